@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The reporting job of the action, and `pending`, `link` and `prefetch`: installs what the command line
+# The reporting job of the action, and `plan` and `prefetch`: installs what the command line
 # needs (no torch) in an environment of its own and calls it. Inputs are environment variables.
 set -euo pipefail
 
@@ -71,14 +71,11 @@ install() {
     lock=page
     from_kept "${how[@]}" || hashed install "${how[@]}" ||
       printf '::notice title=RLHF Canary::no report with charts: the packages that draw it could not be installed\n'
-    printf 'environment=%s\n' "$venv" >>"${GITHUB_OUTPUT:-/dev/null}"
   fi
 }
 
 # No file of the workspace may pass for a module of Python's while the token is around.
 cd "$temporary"
 unset PYTHONPATH PYTHONHOME
-# The environment of an earlier step of this job; no job before this one knew its name.
-venv=${CANARY_ENVIRONMENT:-}
-if [ "$verb" != link ] || [ ! -x "$venv/bin/python" ]; then install 9<&-; fi
+install 9<&-
 exec "$venv/bin/python" -I -m canary gate "$verb"

@@ -221,7 +221,7 @@ common_arguments() {
     --volume "$traces/records:/records"
     --env-file "$traces/environment"
     --env CANARY_CONFIG --env CANARY_COMMAND --env CANARY_SETUP --env CANARY_WORKING_DIRECTORY --env CANARY_COMPARE
-    --env CANARY_TIMEOUT_MINUTES --env CANARY_BASE_SHA --env CANARY_GPUS
+    --env CANARY_TIMEOUT_MINUTES --env CANARY_BASE_SHA --env CANARY_TASK --env CANARY_GPUS
     --env CANARY_CHECKOUT=/workspace --env CANARY_RECORDS=/records --env CANARY_SCRATCH=/scratch
     --env "CANARY_LIMIT_S=$limit_s" --env "CANARY_IMAGE=$image"
   )
@@ -317,7 +317,7 @@ without_docker() {
   for name in PATH LANG LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES VIRTUAL_ENV \
     CANARY_RUN RUNNER_TRACKING_ID \
     CANARY_CONFIG CANARY_COMMAND CANARY_SETUP CANARY_WORKING_DIRECTORY CANARY_COMPARE CANARY_TIMEOUT_MINUTES \
-    CANARY_BASE_SHA CANARY_GPUS; do
+    CANARY_BASE_SHA CANARY_TASK CANARY_GPUS; do
     if [ -n "${!name:-}" ]; then kept+=("$name=${!name}"); fi
   done
   kept+=("HOME=$traces/home" "PYTHONUSERBASE=${PYTHONUSERBASE:-${HOME:-/root}/.local}")
@@ -351,7 +351,9 @@ begin_afresh() {
 }
 
 limit_of_time() {
-  local minutes=${CANARY_TIMEOUT_MINUTES:-60}
+  local minutes=${CANARY_TIMEOUT_MINUTES:-} usual=60
+  case ${CANARY_TASK:-} in nightly | schedule) usual=240 ;; esac
+  minutes=${minutes:-$usual}
   [[ $minutes =~ ^[0-9]{1,6}$ ]] && [ "$((10#$minutes))" -gt 0 ] || refuse "input timeout-minutes is '$minutes'; write a whole number above 0"
   export CANARY_TIMEOUT_MINUTES=$((10#$minutes))
   readonly limit_s=$((CANARY_TIMEOUT_MINUTES * 60 + 90))  # the canary itself ends in time; this is for one that does not

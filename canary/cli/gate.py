@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -89,30 +88,16 @@ def gate_run(verbose: Verbose = False) -> None:
     raise typer.Exit(train(settings, os.environ, _say))
 
 
-@gate_app.command("all")
-def gate_all(verbose: Verbose = False) -> None:
-    """Do all jobs in one process. Only for trusted authors."""
-    from canary.gate.inputs import ReportSettings, TrainSettings
-    from canary.gate.single_job import whole
-
-    stoppable()
-    with _annotated():
-        settings = ReportSettings.read(os.environ)
-        read = functools.partial(TrainSettings.read, os.environ)
-        code = whole(read, settings, _world(settings), os.environ, _say)
-    raise typer.Exit(code)
-
-
-@gate_app.command("pending")
-def gate_pending(verbose: Verbose = False) -> None:
-    """Set the pending status."""
+@gate_app.command("plan")
+def gate_plan(verbose: Verbose = False) -> None:
+    """Name the jobs that the event asks for, and set the pending status."""
     from canary.gate.inputs import ReportSettings
-    from canary.gate.report_job import pending
+    from canary.gate.report_job import plan
 
     stoppable()
     with _annotated():
         settings = ReportSettings.read(os.environ)
-        code = pending(settings, _world(settings))
+        code = plan(settings, _world(settings))
     raise typer.Exit(code)
 
 
@@ -129,21 +114,6 @@ def gate_report(verbose: Verbose = False) -> None:
     raise typer.Exit(code)
 
 
-@gate_app.command("link")
-def gate_link(verbose: Verbose = False) -> None:
-    """Link the uploaded report with charts in the comment."""
-    from canary.gate.inputs import ReportSettings
-    from canary.gate.page import Uploaded, link
-
-    stoppable()
-    with _annotated():
-        settings = ReportSettings.read(os.environ)
-        names = ("CANARY_REPORT_URL", "CANARY_ARCHIVE_URL")
-        uploaded = Uploaded(*(os.environ.get(name, "").strip() for name in names))
-        code = link(settings, _world(settings), uploaded)
-    raise typer.Exit(code)
-
-
 @gate_app.command("prefetch")
 def gate_prefetch(verbose: Verbose = False) -> None:
     """Fill the model cache without running code of a pull request."""
@@ -156,10 +126,9 @@ def gate_prefetch(verbose: Verbose = False) -> None:
             "huggingface_hub is not installed", 'pip install "rlhf-canary[train]"'
         ) from error
 
-    from canary.gate.inputs import configs_of
+    from canary.gate.inputs import Inputs
     from canary.gate.prefetch import prefetch
 
-    folder = Path(os.environ.get("CANARY_CHECKOUT") or ".") / (
-        os.environ.get("CANARY_WORKING_DIRECTORY") or "."
-    )
-    prefetch(configs_of(os.environ), folder, os.environ, snapshot_download, _say)
+    inputs = Inputs.read(os.environ)
+    folder = Path(os.environ.get("CANARY_CHECKOUT") or ".") / inputs.folder
+    prefetch(inputs.configs, folder, os.environ, snapshot_download, _say)

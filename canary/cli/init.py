@@ -1,9 +1,7 @@
-"""The verb `init`: asks questions if a person can answer them, and writes the workflows."""
+"""The verb `init`: asks questions if a person can answer them, and writes the workflow."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from canary.gate.init import Machine
     from canary.gate.workflows import Answers
 
+HOSTED_QUESTION = "Judge on a hosted CPU runner, and only what is learned?"
 RUNNER_QUESTION = (
     "How does the GPU runner start the canary? docker: it has docker;"
     " container: jobs run in containers (ARC, Kubernetes); none: neither"
@@ -24,6 +22,13 @@ RUNNER_QUESTION = (
 RunnerKind = Annotated[
     str | None,
     typer.Option(help="Runner type: docker, container or none [docker]."),
+]
+Hosted = Annotated[
+    bool | None,
+    typer.Option(
+        "--hosted/--own-runner",
+        help="Judge on a hosted CPU runner, and only what is learned; or on your GPU runner.",
+    ),
 ]
 Forks = Annotated[
     bool | None, typer.Option("--forks/--no-forks", help="Gate pull requests from forks too.")
@@ -47,11 +52,12 @@ Image = Annotated[str | None, typer.Option(help="Image of the canary, by digest 
 Branch = Annotated[str | None, typer.Option(help="The default branch [origin's, or main].")]
 WorkflowsDir = Annotated[
     Path | None,
-    typer.Option("-o", "--output-dir", help="Folder for the workflows [.github/workflows]."),
+    typer.Option("-o", "--output-dir", help="Folder for the workflow [.github/workflows]."),
 ]
 
 
 def init(
+    hosted: Hosted = None,
     runner: RunnerKind = None,
     forks: Forks = None,
     config: Configs = None,
@@ -65,33 +71,39 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
 ) -> None:
-    """Write the workflows that gate pull requests. Then print the next steps."""
-    from canary.gate.init import default_branch, look_at_machine, require_root, summary, write
-    from canary.gate.workflows import checked
+    """Write the workflow that gates pull requests. Then print the next steps."""
+    from canary.errors import UsageError
+    from canary.gate.init import default_branch, require_root, write
+    from canary.gate.workflows import HOSTED, checked
 
     here = Path.cwd()
     if output_dir is None:
         require_root(here)
     known = branch or default_branch(here)
-    if known is None:
+    if known is None and not hosted:
         typer.echo("assuming that the default branch is main; --branch changes it", err=True)
     given: dict[str, object] = {
         "runner": runner,
         "forks": forks,
         "configs": tuple(config) if config else None,
-        "labels": _words(labels) if labels is not None else None,
+        "labels": _words(labels) if labels is not None else (HOSTED,) if hosted else None,
         "nightly": nightly,
         "compare": compare,
         "model_cache": model_cache,
         "image": image,
         "branch": known,
     }
+    if hosted and not checked(_answers(given)).hosted:
+        raise UsageError("--hosted and --labels name two kinds of runner", "leave one out")
     checked(_answers(given))
     if not yes and can_ask():
-        given |= _asked(given, look_at_machine(shutil.which, os.environ), here)
+        unsaid = hosted is None and not any((labels, runner, image, model_cache))
+        if unsaid and typer.confirm(HOSTED_QUESTION, default=True, err=True):
+            given["labels"] = (HOSTED,)
+        given |= _asked(given, here)
     answers = _answers(given)
     folder = output_dir or Path(".github/workflows")
-    typer.echo(summary(answers, write(answers, here, folder, force)))
+    typer.echo(write(answers, here, folder, force))
 
 
 def _answers(given: dict[str, object]) -> Answers:
@@ -109,7 +121,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.replace(",", " ").split() if word)
 
 
-def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, object]:
+def _asked(given: dict[str, object], here: Path) -> dict[str, object]:
     """Ask for each option that was not given, again after a wrong answer."""
     from canary.gate.workflows import Answers
 
@@ -129,8 +141,10 @@ def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, 
         if given[name] is None:
             found[name] = typer.confirm(question, default=default, err=True)
 
-    typer.echo(machine.text, err=True)
-    ask("runner", RUNNER_QUESTION, machine.runner)
+    if _answers(given).hosted:
+        ask("configs", "Canary configs", ",".join(defaults.configs), _words)
+        return found
+    ask("runner", RUNNER_QUESTION, defaults.runner)
     if (given | found)["runner"] == "container":
         ask("image", "Image, NAME@sha256:... (empty: write a placeholder)", "")
     ask("labels", "Labels of the GPU runner", ",".join(defaults.labels), _words)

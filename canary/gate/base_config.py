@@ -50,11 +50,6 @@ def repository_path(folder: str, config: str) -> str:
     return joined
 
 
-def path_in(folder: str, config: str) -> str:
-    """Return the path of a config in the repository, without a check of it."""
-    return posixpath.normpath(posixpath.join(folder, config))
-
-
 def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
     """Load the base commit's config with all that it extends; None if the base has no such file.
 

@@ -6,8 +6,9 @@ the training job wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
@@ -19,7 +20,8 @@ from canary.errors import MachineError
 from canary.gate.inputs import ReportSettings
 from canary.github.client import Hub, Refused
 from canary.github.event import Intent
-from canary.github.status import Source
+from canary.github.status import Answer, Source
+from canary.github.statuses import context_of
 from canary.github.workflow import Job
 
 Found = TypeVar("Found")
@@ -35,16 +37,50 @@ class World:
     now: Callable[[], datetime]
 
 
-@dataclass(frozen=True)
-class Case:
-    """What is judged, on which commit, with which base commit."""
+@dataclass
+class Target:
+    """What is judged and where the answer goes, as far as it is known."""
 
     settings: ReportSettings
+    world: World
     intent: Intent
-    repository: Repository
-    pull: PullRequest | None
-    source: Source
-    base_sha: str
+    comments: bool = True
+    """Whether this job may write the comment."""
+    pull: PullRequest | None = None
+    """Set once it is found."""
+    base_sha: str = ""
+    """Commit whose config and thresholds apply; set once it is found."""
+    judged: Sequence[Answer] = ()
+    """The published answers, once they are out."""
+    kept: ExitStack = field(default_factory=ExitStack)
+    """Holds the files of the records until the page is drawn."""
+
+    @property
+    def repository(self) -> Repository:
+        """The repository, without a request: a failed read must not prevent the answer."""
+        name = self.settings.repository
+        known = {"url": f"/repos/{name}", "full_name": name}
+        return Repository(self.world.hub.github.requester, {}, known, completed=True)
+
+    @property
+    def source(self) -> Source:
+        """The commit, and the workflow run that judges it."""
+        settings, intent = self.settings, self.intent
+        # A deleted repository has no name; without one its run would look like any repository's.
+        origin = intent.head_repository or ("deleted" if intent.fork else "")
+        return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt, origin)
+
+    @property
+    def context(self) -> str:
+        """The name of the status. The event often names the base branch, even if the token may not
+        read the pull request."""
+        base = self.pull.base.ref if self.pull is not None else self.intent.base_branch
+        return context_of(self.settings.name, base, self.intent.default_branch)
+
+    @property
+    def number(self) -> int | None:
+        """The number of the pull request."""
+        return self.pull.number if self.pull is not None else self.intent.pull_request
 
 
 def allowed(get: Callable[[], Found]) -> Found:
@@ -61,18 +97,35 @@ def allowed(get: Callable[[], Found]) -> Found:
         ) from refused
 
 
-def pull_of(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | None:
-    """Return the pull request whose head is, or was, the intent's commit; None without one.
+def find_pull(target: Target) -> None:
+    """Find the pull request whose head is, or was, the event's commit; None without one.
 
     Raises:
-        MachineError: GitHub cannot be reached.
+        MachineError: GitHub cannot be reached, or its answer lacks what an answer needs.
         Refused: the token may not read pull requests.
     """
+    hub, intent = target.world.hub, target.intent
+    pull = None
     if intent.pull_request is not None:
         number = intent.pull_request
-        return hub.read(f"pull request #{number}", lambda: repository.get_pull(number))
-    if not intent.event.startswith("workflow_run"):
-        return None
+        pull = hub.read(f"pull request #{number}", lambda: target.repository.get_pull(number))
+    elif intent.run_id is not None:
+        pull = _pull_of_run(hub, target.repository, intent)
+    if pull is not None:
+        found = pull
+        known, *names = hub.read(
+            "the pull request",
+            lambda: (found.number, found.head.sha, found.base.sha, found.base.ref),
+        )
+        if not isinstance(known, int) or not all(isinstance(name, str) for name in names):
+            raise MachineError(
+                "GitHub's answer about the pull request is incomplete", "run the job again"
+            )
+    target.pull = pull
+
+
+def _pull_of_run(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | None:
+    """Return the pull request that a run of another workflow trained; None without one."""
     what = f"the pull request of {intent.head_sha[:9]}"
     found = hub.read(what, lambda: list(_candidates(repository, intent)))
     exact = [pull for pull in found if pull.head.sha == intent.head_sha]

@@ -17,43 +17,40 @@ from github.Repository import Repository
 
 from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
+from canary.baseline.comparability import own_slug
 from canary.baseline.history import VERSION
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.errors import MachineError, RecordError
 from canary.gate.base_config import Reader, repository_path
-from canary.gate.context import Case, World, allowed
-from canary.gate.records import REMEDY, Records, Room, extract, load_records
+from canary.gate.context import Target, allowed
+from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_records
 from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
 from canary.github.section import TEMPLATE
-from canary.github.status import key_of
 from canary.github.statuses import context_of
 from canary.github.sticky import comment_author
 
 NOTHING_TO_READ = (
-    "with `comment: false` and `status: none` you cannot see the result; turn one on, "
-    "or accept by hand after the merge (canary-accept.yml)"
+    "with `comment: false` and `status: false` you cannot see the result; turn one on, "
+    "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
 )
 INCOMPLETE = "the records are incomplete"
-BUILT_IN = "using the built-in template"
 
 
-def records_of(case: Case, world: World, scratch: Path) -> Records:
+def records_of(target: Target, scratch: Path) -> Records:
     """Return the records of all configs: of this job's folder, or of the training run's artifact.
 
     Raises:
         RecordError: the records are missing or refused.
         MachineError: the artifact cannot be downloaded.
     """
-    settings, intent = case.settings, case.intent
+    settings, intent = target.settings, target.intent
     root = settings.records
     if intent.run_id is not None:
         root = scratch / "records"
-        what = f"the artifact {settings.artifact} of run {intent.run_id}"
-        known = artifacts_of(world.hub, case.repository, intent.run_id, what)
-        if settings.artifact in known:
-            artifact = known[settings.artifact]
-            fetch(world.hub, case.repository, artifact, what, root, Room())
+        name = f"{settings.name}-records"
+        what = f"the artifact {name} of run {intent.run_id}"
+        _fetch(target.world.hub, target.repository, intent.run_id, name, what, root)
     try:
         records = load_records(root)
         every = {part.config for part in records.manifest.parts} >= set(settings.configs)
@@ -69,23 +66,24 @@ def records_of(case: Case, world: World, scratch: Path) -> Records:
         raise RecordError(f"{problem.message}: {ended}", problem.hint) from problem
 
 
-def baseline_of(case: Case, world: World, scratch: Path) -> tuple[Path | None, Ancestry | None]:
+def baseline_of(target: Target, scratch: Path) -> tuple[Path | None, Ancestry | None]:
     """Return the stored runs, and which of them the commit descends from; None before the first.
 
     Raises:
         MachineError, RecordError: the branch cannot be read; that never counts as an empty history.
     """
     folder = scratch / "baseline"
-    if branch.pull(world.remote, folder, inhabited=True) is None:
+    if branch.pull(target.world.remote, folder, inhabited=True) is None:
         return None, None
     if not (folder / VERSION).is_dir():
         return folder, None
-    return folder, ancestry_of(world.remote, case.base_sha, case.source.sha)
+    return folder, ancestry_of(target.world.remote, target.base_sha, target.source.sha)
 
 
-def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
-    """Return a reader of a commit's files through GitHub's API. A file counts as missing only if
-    GitHub shows the commit and not the file."""
+def api_reader(target: Target) -> Reader:
+    """Return a reader of the base commit's files through GitHub's API. A file counts as missing
+    only if GitHub shows the commit and not the file."""
+    hub, repository, sha = target.world.hub, target.repository, target.base_sha
 
     def read(path: str) -> bytes | None:
         try:
@@ -115,57 +113,57 @@ def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
     return found.decoded_content
 
 
-def acceptance(case: Case, world: World) -> Asked:
-    """Return who accepted the change: in the accept workflow, or by a label on the pull request or
+def acceptance(target: Target) -> Asked:
+    """Return who accepted the change: in a dispatched run, or by a label on the pull request or
     on the merged one.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
     """
-    settings, intent = case.settings, case.intent
-    if intent.writes_baseline and settings.accept_reason:
-        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, settings.accept_reason))
-    pull, head = case.pull, intent.head_sha
+    settings, intent = target.settings, target.intent
+    if intent.accept_reason:
+        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason))
+    pull, head = target.pull, intent.head_sha
     if pull is None and intent.writes_baseline:
-        pull = merged_pull(world.hub, case.repository, intent.head_sha)
+        pull = merged_pull(target.world.hub, target.repository, intent.head_sha)
         head = pull.head.sha if pull is not None else ""
     queued = re.search(r"/pr-(\d+)-[0-9a-f]+$", intent.head_branch)
     if intent.event == "merge_group" and queued:
         number = int(queued[1])
-        pull = world.hub.read(f"#{number}", lambda: case.repository.get_pull(number))
+        pull = target.world.hub.read(f"#{number}", lambda: target.repository.get_pull(number))
         head = pull.head.sha
     if pull is None:
         return Asked(None)
     asked = acceptance_of(
-        world.hub,
-        case.repository,
+        target.world.hub,
+        target.repository,
         pull,
         head,
-        [key_of(repository_path(settings.folder, config)) for config in settings.configs],
+        [own_slug(repository_path(settings.folder, config)) for config in settings.configs],
         label=settings.label,
+        name=settings.name,
         context=context_of(settings.name, pull.base.ref, intent.default_branch),
-        author=comment_author(world.hub, settings.author),
-        labelled=intent.labelled,
+        author=comment_author(target.world.hub),
+        labelled=intent.accepting,
     )
-    if asked.note and not settings.comment and settings.status == "none":
+    if asked.note and not settings.comment and not settings.status:
         return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
     return asked
 
 
-def templates(case: Case, world: World) -> dict[str, str]:
-    """Return the user's comment template from the base branch. If it is missing or unreadable,
-    warn and return an empty dict."""
-    path = case.settings.template
+def templates(target: Target) -> dict[str, str]:
+    """Return the user's comment template from the base branch. If it cannot be read, warn and
+    return an empty dict."""
+    path = target.settings.template
     if not path:
         return {}
     try:
-        content = api_reader(case.repository, world.hub, case.base_sha)(path)
-    except MachineError as problem:
-        world.job.say("warning", f"comment-template: {problem}; {BUILT_IN}")
-        return {}
+        content = api_reader(target)(path)
+        problem = f"{path} is missing at {target.base_sha[:9]}"
+    except MachineError as error:
+        content, problem = None, str(error)
     if content is None:
-        missing = f"{path} is missing at {case.base_sha[:9]}"
-        world.job.say("warning", f"comment-template: {missing}; {BUILT_IN}")
+        target.world.job.say("warning", f"comment-template: {problem}; using the built-in template")
         return {}
     return {TEMPLATE: content.decode("utf-8", errors="replace")}
 
@@ -175,50 +173,43 @@ MOST_LISTED = 5_000
 """Artifacts of a run that are looked at; a stranger may upload many."""
 
 
-def artifacts_of(hub: Hub, repository: Repository, run_id: int, what: str) -> dict[str, int]:
-    """Return the artifacts of a workflow run: the number of the newest by name.
+def _fetch(hub: Hub, repository: Repository, run_id: int, name: str, what: str, into: Path) -> None:
+    """Download the newest artifact of this name and unpack it safely; nothing without one.
 
     Raises:
         MachineError: GitHub cannot be reached, or the token lacks `actions: read`.
+        RecordError: it is too large or unsafe.
     """
     try:
         found = hub.read(
             what,
             lambda: [
-                (int(one.id), str(one.name))
+                int(one.id)
                 for one in islice(repository.get_workflow_run(run_id).get_artifacts(), MOST_LISTED)
-                if not one.expired
+                if one.name == name and not one.expired
             ],
         )
     except Refused as refused:
         raise MachineError(str(refused), "give the job `actions: read`") from refused
-    return {name: number for number, name in sorted(found)}
-
-
-def fetch(hub: Hub, repository: Repository, number: int, what: str, into: Path, room: Room) -> None:
-    """Download an artifact and unpack it safely, as far as there is room.
-
-    Raises:
-        MachineError: it cannot be downloaded.
-        RecordError: it is too large or unsafe.
-    """
+    if not found:
+        return
     # Build the URL here: an address from a response could send the token elsewhere.
-    place = f"/repos/{repository.full_name}/actions/artifacts/{number}/zip"
+    place = f"/repos/{repository.full_name}/actions/artifacts/{max(found)}/zip"
     url = f"{hub.github.requester.base_url}{place}"
     with tempfile.TemporaryDirectory(prefix="canary-artifact-") as scratch:
         archive = Path(scratch) / "records.zip"
         try:
-            _download(hub, url, archive, room.packed)
+            _download(hub, url, archive)
         except requests.RequestException as problem:
             status = problem.response.status_code if problem.response is not None else None
             said = f"GitHub answered {status}" if status else unanswered(problem)
             raise MachineError(f"cannot download {what}: {said}", "run the job again") from None
-        extract(archive, into, room)
+        extract(archive, into)
 
 
-def _download(hub: Hub, url: str, archive: Path, most: int) -> None:
-    """Stream to a file of at most so many bytes. `requests` drops the token when a redirect leads
-    to another host."""
+def _download(hub: Hub, url: str, archive: Path) -> None:
+    """Stream to a file, up to the limit. `requests` drops the token if a redirect leads to another
+    host."""
     headers = {"Authorization": f"Bearer {hub.token.reveal()}"}
     size = 0
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_S) as response:
@@ -226,7 +217,7 @@ def _download(hub: Hub, url: str, archive: Path, most: int) -> None:
         with archive.open("wb") as sink:
             for chunk in response.iter_content(CHUNK):
                 size += len(chunk)
-                if size > most:
+                if size > LARGEST_ARCHIVE:
                     raise RecordError("the artifact is too large", REMEDY)
                 sink.write(chunk)
 
@@ -234,15 +225,15 @@ def _download(hub: Hub, url: str, archive: Path, most: int) -> None:
 MOST_FILES = 200
 
 
-def changed_files(case: Case, world: World) -> SourceChanges:
+def changed_files(target: Target) -> SourceChanges:
     """Return the pull request's files and lines; nothing without a pull request or if GitHub
     refuses, because a diagnosis works without them."""
-    pull = case.pull
+    pull = target.pull
     if pull is None:
         return SourceChanges()
     what = f"the files of pull request #{pull.number}"
     try:
-        files = world.hub.read(what, lambda: list(islice(pull.get_files(), MOST_FILES)))
+        files = target.world.hub.read(what, lambda: list(islice(pull.get_files(), MOST_FILES)))
     except (Refused, MachineError):
         return SourceChanges()
     return parse_diff("\n".join(f"+++ b/{file.filename}\n{file.patch or ''}" for file in files))

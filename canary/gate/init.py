@@ -1,9 +1,8 @@
-"""`canary init`: look at the machine, write workflows and configs, print the next steps."""
+"""`canary init`: write the workflow and configs, print the next steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from canary.config.load import load_config
@@ -12,52 +11,16 @@ from canary.config.trainers import DEFAULT_TRAINER
 from canary.errors import UsageError, writing
 from canary.files import replace_files
 from canary.gate.base_config import without_command
-from canary.gate.workflows import (
-    Answers,
-    Permission,
-    Runner,
-    checked,
-    permissions,
-    rendered,
-    superseded,
-)
+from canary.gate.inputs import nightly_of
+from canary.gate.workflows import Answers, Runner, rendered
 from canary.machine.git import Unread, read_git
 
-Which = Callable[[str], str | None]
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What was found on this machine: only defaults for questions, the runner may differ."""
-
-    docker: bool = False
-    gpu: bool = False
-    kubernetes: bool = False
-
-    @property
-    def runner(self) -> Runner:
-        """How a runner like this machine starts the canary."""
-        if self.kubernetes:
-            return "container"
-        return "docker" if self.docker else "none"
-
-    @property
-    def text(self) -> str:
-        """One line, printed before the questions."""
-        found = [
-            f"docker {'found' if self.docker else 'not found'}",
-            f"nvidia-smi {'found' if self.gpu else 'not found'}",
-        ]
-        return f"This machine: {', '.join(found)}. If your runner differs, answer for the runner."
-
-
-def look_at_machine(which: Which, environment: Mapping[str, str]) -> Machine:
-    """Look for docker, a GPU and Kubernetes without starting anything."""
-    return Machine(
-        docker=which("docker") is not None,
-        gpu=which("nvidia-smi") is not None,
-        kubernetes="KUBERNETES_SERVICE_HOST" in environment,
-    )
+RUNNERS: dict[Runner, str] = {
+    "docker": "an NVIDIA driver, docker and the NVIDIA Container Toolkit",
+    "container": "to run jobs in containers with a GPU (docs/action.md)",
+    "none": "Python 3.11 or newer with rlhf-canary[train]; its network stays on while it trains",
+}
+"""What each kind of runner needs."""
 
 
 def default_branch(folder: Path) -> str | None:
@@ -102,149 +65,88 @@ def check_configs(root: Path, names: Sequence[str]) -> None:
             load_config(root / name, without_command(root / name))
 
 
-@dataclass(frozen=True)
-class Written:
-    """The files that `init` wrote and removed."""
+def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> str:
+    """Write the workflows into `folder`, and missing configs under `root`. Return what was written,
+    and the next steps.
 
-    workflows: dict[Path, str]
-    configs: tuple[Path, ...]
-    """Sample configs, without those that existed already."""
-    removed: tuple[Path, ...] = ()
-    """Superseded workflows that nobody had edited."""
-    edited: tuple[Path, ...] = ()
-    """Superseded workflows that someone edited; they are kept."""
-    nightly: Path | None = None
-    """A nightly config that extends an existing config."""
-
-
-def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Written:
-    """Write the workflows into `folder`, and missing configs under `root`.
-
-    Without `force`, write nothing if a workflow exists. With it, overwrite workflows, and remove
-    superseded ones that nobody edited.
+    Without `force`, write nothing if a workflow exists. With it, overwrite workflows.
 
     Raises:
         UsageError: a workflow exists and `force` is off, or an answer cannot be used.
         MachineError: a file cannot be written; then none is.
     """
-    workflows = {folder / name: text for name, text in rendered(checked(answers)).items()}
+    workflows = {folder / name: text for name, text in rendered(answers).items()}
     check_configs(root, answers.configs)
     there = [str(path) for path in workflows if path.exists()]
     if there and not force:
         raise UsageError(f"{', '.join(there)}: already there", "--force overwrites them")
-    old = {folder / name: text for name, text in superseded(answers).items()}
-    old = {path: text for path, text in old.items() if path.exists()}
-    if old and not force:
-        raise UsageError(
-            f"{', '.join(map(str, old))}: would train each pull request a second time",
-            "--force removes workflows of init that nobody edited",
-        )
-    nightly, samples = _nightly(answers, root), _configs(answers, root)
-    texts = {root / path: text for path, text in (samples | nightly).items()} | workflows
+    samples = {
+        Path(name): sample_yaml(DEFAULT_TRAINER, "smoke")
+        for name in answers.configs
+        if not (root / name).exists()
+    }
+    longer = _nightly(answers, root)
+    texts = {root / path: text for path, text in (samples | longer).items()} | workflows
     with writing(folder, "init wrote nothing"):
         for path in texts:
             path.parent.mkdir(parents=True, exist_ok=True)
         replace_files(texts)
-    removed = tuple(path for path, text in old.items() if _holds(path, text))
-    for path in removed:
-        path.unlink()
-    edited = tuple(path for path in old if path not in removed)
-    return Written(workflows, tuple(samples), removed, edited, next(iter(nightly), None))
-
-
-def _holds(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
+    steps = [f"Set max_steps in {path}, higher than on pull requests." for path in longer]
+    if samples:
+        names = f"{', '.join(map(str, samples))}, then try: canary run {answers.configs[0]}"
+        steps.insert(0, f"Set the model and the data in {names}")
+    steps += _on_github(answers)
+    return "\n".join(
+        [
+            *(f"wrote {path}" for path in (*workflows, *samples, *longer)),
+            "\nNext:",
+            *(f"{number:>3}. {step}" for number, step in enumerate(steps, start=1)),
+        ]
+    )
 
 
 def _nightly(answers: Answers, root: Path) -> dict[Path, str]:
-    """Return a nightly config that extends an existing config, unless it is there already."""
-    first, name = Path(answers.configs[0]), Path(answers.nightly_configs[0])
-    if not answers.nightly or (root / name).exists() or not (root / first).exists():
+    """Return a nightly config that extends the first config, unless it is there already."""
+    first, longer = Path(answers.configs[0]), Path(nightly_of(answers.configs[0]))
+    if answers.hosted or not answers.nightly or (root / longer).exists():
         return {}
-    canary = load_config(root / first, without_command(root / first)).config.name
-    return {name: nightly_yaml(first.name, canary)}
+    name = f"{DEFAULT_TRAINER}_smoke"
+    if (root / first).exists():
+        name = load_config(root / first, without_command(root / first)).config.name
+    return {longer: nightly_yaml(first.name, name)}
 
 
-def _configs(answers: Answers, root: Path) -> dict[Path, str]:
-    """Return sample configs for the missing ones."""
-    wanted = dict.fromkeys(answers.configs, "smoke")
-    if answers.nightly and not (root / answers.configs[0]).exists():
-        wanted.setdefault(answers.nightly_configs[0], "nightly")
-    return {
-        Path(name): sample_yaml(DEFAULT_TRAINER, tier)
-        for name, tier in wanted.items()
-        if not (root / name).exists()
-    }
-
-
-def summary(answers: Answers, written: Written) -> str:
-    """Return what was written, each job's permissions with their reasons, and the next steps."""
-    nightly = () if written.nightly is None else (written.nightly,)
-    lines = [f"wrote {path}" for path in (*written.workflows, *written.configs, *nightly)]
-    lines += [f"removed {path}: superseded" for path in written.removed]
-    lines += [
-        f"warning: {path} is superseded, but someone edited it. Remove it, or each pull request"
-        " trains twice."
-        for path in written.edited
-    ]
-    lines += ["", "Permissions in these workflows (jobs get no others):"]
-    lines += _permission_lines(written.workflows)
-    lines += ["", "Next:"]
-    steps = _next_steps(answers, written)
-    lines += [f"{number:>3}. {step}" for number, step in enumerate(steps, start=1)]
-    return "\n".join(lines)
-
-
-def _permission_lines(workflows: Mapping[Path, str]) -> list[str]:
-    rows: dict[Permission, list[str]] = {}
-    for path, text in workflows.items():
-        for asked in permissions(text):
-            rows.setdefault(asked, []).append(path.name.removesuffix(".yml"))
-    lines = []
-    for asked, where in rows.items():
-        grant = f"{asked.scope}: {asked.access}"
-        lines.append(f"  {asked.job:<9} {grant:<21} {asked.reason} ({', '.join(where)})")
-    return sorted(lines)
-
-
-def _next_steps(answers: Answers, written: Written) -> list[str]:
-    steps = []
-    if written.configs:
-        names = ", ".join(str(path) for path in written.configs)
-        steps.append(
-            f"Set the model and the data in {names}, then try: canary run {answers.configs[0]}"
+def _on_github(answers: Answers) -> Iterator[str]:
+    if answers.hosted:
+        yield (
+            "Replace URL@COMMIT with the address and a commit of the RLHF Canary repository. Name"
+            " your packages in requirements.txt. Your model must fit a hosted machine."
         )
-    if written.nightly is not None:
-        steps.append(f"Set max_steps in {written.nightly}, higher than on pull requests.")
-    steps.append(
+        yield "Commit everything, then open a pull request."
+        return
+    yield (
         "Replace rlhf-canary/rlhf-canary@v1 with a commit SHA of the RLHF Canary repository. No"
         " release exists yet."
     )
-    if answers.runner == "container" and not answers.image:
-        steps.append(
-            "Replace the image of zeros. Until a release exists, build an image (docs/clusters.md"
-            " of the RLHF Canary repository)."
-        )
-    if answers.runner == "docker" and not answers.image:
-        steps.append(
+    yield f"The runner ({', '.join(answers.labels)}) needs {RUNNERS[answers.runner]}."
+    if answers.runner != "none" and not answers.image:
+        yield (
             "Until a release exists, build an image (docs/clusters.md of the RLHF Canary"
-            " repository). Set it by digest, as `image:` in the run steps or with canary init"
-            " --image."
+            " repository), and name it by digest: canary init --image NAME@sha256:... --force"
         )
     if answers.model_cache:
-        steps.append(
-            "Create the environment canary-prefetch, with the secret HF_TOKEN if a model is gated."
-            " Then run: gh workflow run canary-prefetch.yml"
+        yield (
+            "Create the environment canary-prefetch for the default branch alone, with the secret"
+            " HF_TOKEN if a model is gated. Then run: gh workflow run canary.yml -f task=prefetch"
         )
     if answers.forks:
-        steps.append(
+        yield (
             "A fork's author can replace the workflow file and run any command on your GPU runner."
             " In Settings > Actions > General, require approval for all external contributors."
             " Read changes of .github before you approve. Use runners that serve only one job"
             " (docs/security.md of the RLHF Canary repository)."
         )
-    steps.append("Commit everything to the default branch: GitHub starts the workflows from there.")
+    yield "Commit everything to the default branch: GitHub starts the workflow from there."
     if answers.compare == "baseline":
-        steps.append("Fill the history with three runs: gh workflow run canary-bootstrap.yml")
-    steps.append("Once you trust it, require the status rlhf-canary on the default branch.")
-    return steps
+        yield "Fill the history with three runs: gh workflow run canary.yml -f task=bootstrap"
+    yield "Once you trust it, require the status rlhf-canary on the default branch."

@@ -9,35 +9,31 @@ from pathlib import Path
 from canary.campaign.pairs import Plan
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.lane import DECISIONS
+from canary.config.load import LoadedConfig
+from canary.config.spans import WARMUP
 from canary.errors import CanaryError
-from canary.gate.enough import fewer_steps
+from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.grounds import (
     Grounds,
-    Judged,
-    commit_of,
     error,
-    metric_gates_of,
+    known_of,
     name_of,
     named,
-    one_line,
-    thresholds_of,
-)
-from canary.gate.manifest import Part
-from canary.gate.records import Records
-from canary.gate.stored import (
-    known_of,
     noise_of,
     not_first,
+    one_line,
     selection,
+    thresholds_of,
     too_old,
     without_exact,
 )
+from canary.gate.records import Part, Records
 from canary.github.status import Answer
 from canary.record.types import RunRecord
 from canary.report.bisect_hint import hint_of
 
 
-def judge(grounds: Grounds, records: Records) -> Judged:
+def judge(grounds: Grounds, records: Records) -> Answer:
     """Judge one config; unusable records give an `error`, never a pass."""
     name = grounds.base.config.name if grounds.base else Path(grounds.config).stem
     parts = [part for part in records.manifest.parts if part.config == grounds.config]
@@ -68,14 +64,12 @@ def judge(grounds: Grounds, records: Records) -> Judged:
             "and open an issue if it happens again",
         )
     notes = tuple(one_line(note) for note in (*part.notes, *_other_commit(grounds, judged)))
-    comparison = judged.answer.comparison
+    comparison = judged.comparison
     said = replace(comparison, notes=(*comparison.notes, *notes))
-    answer = replace(judged.answer, comparison=said)
-    folders = records.folders(part)
-    return replace(judged, answer=answer, folders=folders)
+    return replace(judged, comparison=said, folders=records.folders(part))
 
 
-def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:
+def _other_commit(grounds: Grounds, judged: Answer) -> list[str]:
     """Note a run of another commit than the head, such as GitHub's merge commit."""
     shas = {str(run.git["sha"]) for run in judged.records if run.git.get("sha")}
     others = sorted(shas - {grounds.head_sha}) if grounds.head_sha else []
@@ -93,7 +87,7 @@ def _runs(grounds: Grounds, records: Records, part: Part, role: str) -> list[Run
     return [named(run, grounds.base) for run in records.runs(part, role)]
 
 
-def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
+def _alone(grounds: Grounds, records: Records, part: Part) -> Answer:
     """Judge against the stored runs."""
     current = _runs(grounds, records, part, "current")
     name = name_of(grounds, current)
@@ -120,18 +114,16 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
         noise=noise_of(chosen, current[-1]),
         history=True,
         anchor=chosen.anchor,
-        metrics=metric_gates_of(grounds),
+        metrics=grounds.base.config.metrics if grounds.base else (),
         accept=grounds.accept,
         source=grounds.source,
     )
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
-    newest = commit_of(chosen.records[-1]) if chosen.records else ""
     hint = hint_of(found, current, chosen.records, known_of(grounds, chosen))
-    answer = Answer(name, found, hint=hint)
-    return Judged(answer, tuple(current), newest, chosen.records)
+    return Answer(name, found, hint=hint, records=tuple(current), baseline=chosen.records)
 
 
-def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
+def _pairs(grounds: Grounds, records: Records, part: Part) -> Answer:
     """Judge alternating runs of base and head, in pairs."""
     base = _runs(grounds, records, part, "base")
     head = _runs(grounds, records, part, "head")
@@ -152,14 +144,14 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
         thresholds,
         paired=complete and len(base) == len(head),
         budget=Plan().error_budget(min(len(head), max(DECISIONS))),
-        metrics=metric_gates_of(grounds),
+        metrics=grounds.base.config.metrics if grounds.base else (),
         accept=grounds.accept,
         source=grounds.source,
     )
     notes = [f"{len(head)} pairs, base and head alternating, each run in a separate process"]
     notes += [_repeated(run) for run in every if run.status != "completed"]
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
-    return Judged(Answer(name, found), tuple(head), commit_of(base[-1]), tuple(base))
+    return Answer(name, found, records=tuple(head), baseline=tuple(base))
 
 
 def paired(
@@ -184,3 +176,59 @@ def paired(
 
 def _repeated(run: RunRecord) -> str:
     return f"a run ended as {run.status} ({one_line(run.reason or 'no reason given')})"
+
+
+def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
+    """Return why the runs prove less than the base branch requires; empty if they prove enough."""
+    for record in records if base else ():
+        assert base is not None
+        if other := _imported_otherwise(record, base):
+            return other
+        for key in AT_LEAST:
+            asked, took = getattr(base.config, key), record.config.get(key)
+            if asked is None:
+                continue  # a user's command trains as long as it wants
+            if not isinstance(took, int):
+                return (
+                    f"run {record.run_id} has {key} {took!r}, which is not a number of steps; "
+                    "train again"
+                )
+            if took < asked:
+                return (
+                    f"run {record.run_id} has {key} {took}, the base branch's config requires "
+                    f"{asked}; change it there first"
+                )
+        for key in AT_MOST:
+            asked, took = getattr(base.config, key), record.config.get(key)
+            asked = WARMUP if asked is None else asked
+            if not isinstance(took, int) or took > asked:
+                return (
+                    f"run {record.run_id} has {key} {took!r}, the base branch's config allows "
+                    f"{asked}; change it there first"
+                )
+        bare = record.status == "completed" and not record.exact
+        if base.config.look_steps and bare:
+            reason = record.unmeasured.get("exact", "it has no look")
+            return f"run {record.run_id} has no exact signals: {reason}"
+        done = len(record.stability.loss_values)
+        if record.source is not None:  # its source may have no loss
+            done = max(done, *(launch.steps for launch in record.launches), 0)
+        if record.status == "completed" and done < (base.config.max_steps or 1):
+            return f"run {record.run_id} is marked completed after only {done} steps; train again"
+    return ""
+
+
+def _imported_otherwise(record: RunRecord, base: LoadedConfig) -> str:
+    """Return an error if a completed run was not imported as the base branch says."""
+    if record.status != "completed":
+        return ""
+    section = base.config.imports
+    asked = None if section is None else section.model_dump()
+    if (record.source is None) == (section is None) and record.config.get("import") == asked:
+        return ""
+    if section is None:
+        return f"run {record.run_id} was imported, the base branch's config has no `import`"
+    return (
+        f"run {record.run_id} was not read as `import` in the base branch's config says; "
+        "change it there first"
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from canary.config.load import LoadedConfig, load_config
 from canary.config.token import Token
-from canary.errors import CanaryError, MachineError, UsageError
+from canary.errors import MachineError, UsageError
 
 EMBEDDED = "embedded/"
 CODE = ("*.py",)
@@ -41,8 +41,8 @@ def prefetch(
     environ: Mapping[str, str],
     download: Download,
     say: Callable[[str], None],
-) -> int:
-    """Download every model and dataset into `hub` of the cache; return how many.
+) -> None:
+    """Download every model and dataset into `hub` of the cache; what is there stays.
 
     Raises:
         UsageError: no cache is set.
@@ -52,17 +52,11 @@ def prefetch(
     if not home:
         raise UsageError("input model-cache is empty", "set a folder that stays on the runner")
     token = Token(environ.get("HF_TOKEN", ""))
-    fetched = 0
-    known = set()
     for config in configs:
         loaded = load_config(folder / config)
+        leave_out = [] if loaded.config.trust_remote_code else list(CODE)
         for kind, name, revision in wanted(loaded, folder):
-            need = (kind, name, revision, loaded.config.trust_remote_code)
-            if need in known:
-                continue
-            known.add(need)
             say(f"{config}: {kind} {name}")
-            leave_out = [] if loaded.config.trust_remote_code else list(CODE)
             try:
                 download(
                     repo_id=name,
@@ -72,14 +66,10 @@ def prefetch(
                     token=token.reveal() or None,
                     ignore_patterns=leave_out if kind == "model" else None,
                 )
-            except CanaryError:
-                raise
             except (OSError, ValueError) as error:
                 reason = token.scrub(str(error)).strip().splitlines() or ["no reason given"]
                 raise MachineError(
                     f"cannot download {kind} {name}: {reason[0]}",
                     "a gated model needs HF_TOKEN in this job's environment",
                 ) from None
-            fetched += 1
-    say(f"{fetched} downloaded to {home}")
-    return fetched
+    say(f"{home} has what the configs name")

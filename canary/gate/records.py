@@ -1,7 +1,12 @@
 """Read the training job's records safely: size limits, no links, strict JSON.
 
+    gate.json                                                  what the training job says of it
+    <folder>/current/<run id>/metrics.json ...                 compare: baseline
+    <folder>/base/<run id>/..., <folder>/head/<run id>/...     compare: ab
+
 The pull request's code could have written them. No file is opened before its type and size are
-checked, and nothing outside the folder is read or written.
+checked, and nothing outside the folder is read or written. `gate.json` is trusted only to locate
+records.
 """
 
 from __future__ import annotations
@@ -14,14 +19,14 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from canary.errors import RecordError, not_written
-from canary.gate.manifest import MANIFEST, Manifest, Part
+from canary.errors import MachineError, RecordError, not_written
 from canary.record import jsonio
 from canary.record.folder import parse_record
+from canary.record.jsonio import replace_file
 from canary.record.types import RunRecord
 
 MOST_FILES = 2_000
@@ -53,16 +58,51 @@ UNPACKING = (
 """The standard library's errors for archives that are broken, encrypted, or have odd names."""
 REMEDY = "let only the canary write the records folder, then train again"
 
-Model = TypeVar("Model", bound=BaseModel)
+
+MANIFEST = "gate.json"
+MANIFEST_VERSION: Literal[1] = 1
+
+Text = Annotated[str, Field(max_length=2_000)]
+Mode = Literal["baseline", "ab"]
 
 
-@dataclass
-class Room:
-    """What the artifacts of a training may still hold, all together."""
+class Part(BaseModel):
+    """One config and the folder of its records."""
 
-    packed: int = LARGEST_ARCHIVE
-    unpacked: int = LARGEST_FOLDER
-    files: int = MOST_FILES
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    config: Annotated[str, Field(max_length=500)]
+    """Its path, as in the input."""
+    name: Annotated[str, Field(max_length=64)] = ""
+    """The canary's name in the pull request's config."""
+    folder: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
+    compare: Mode = "baseline"
+    error: Text = ""
+    """Why records are missing."""
+    notes: list[Text] = Field(default_factory=list, max_length=20)
+
+
+class Manifest(BaseModel):
+    """The content of `gate.json`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    manifest_version: Literal[1] = MANIFEST_VERSION
+    error: Text = ""
+    """Why the training job could not run or finish."""
+    parts: list[Part] = Field(default_factory=list, max_length=100)
+
+
+def write_manifest(records: Path, manifest: Manifest) -> None:
+    """Write the manifest into the records folder; create the folder if it is missing."""
+    try:
+        records.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(
+            f"cannot write the records folder {records}: {error.strerror or error}",
+            "mount a folder there that this user can write to",
+        ) from error
+    replace_file(records / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
 
 
 @dataclass(frozen=True)
@@ -102,7 +142,7 @@ def load_records(root: Path) -> Records:
     manifest = root / MANIFEST
     if not manifest.is_file():
         raise RecordError("the training job left no record", "read the log of that job")
-    return Records(root, _parsed(manifest, Manifest))
+    return Records(root, _manifest(manifest))
 
 
 def check_folder(root: Path) -> None:
@@ -169,11 +209,11 @@ def _json(path: Path) -> object:
         ) from error
 
 
-def _parsed(path: Path, model: type[Model]) -> Model:
+def _manifest(path: Path) -> Manifest:
     if path.stat().st_size > LARGEST_RECORD:
         raise RecordError(f"{path.name} is too large", REMEDY)
     try:
-        return model.model_validate(_json(path))
+        return Manifest.model_validate(_json(path))
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])[:LONGEST_KEY]
@@ -183,9 +223,8 @@ def _parsed(path: Path, model: type[Model]) -> Model:
         ) from error
 
 
-def extract(archive: Path, into: Path, room: Room | None = None) -> None:
-    """Unpack an artifact: only plain files, only inside the folder, within the size limits; takes
-    what it needs from `room`.
+def extract(archive: Path, into: Path) -> None:
+    """Unpack an artifact: only plain files, only inside the folder, within the size limits.
 
     Counts the unpacked bytes, because an archive can lie about its sizes.
 
@@ -193,20 +232,17 @@ def extract(archive: Path, into: Path, room: Room | None = None) -> None:
         RecordError: not an archive, a path outside the folder, a link, too many or too large files.
         MachineError: the files cannot be written.
     """
-    room = room or Room()
-    room.packed -= archive.stat().st_size
-    if room.packed < 0:
+    if archive.stat().st_size > LARGEST_ARCHIVE:
         raise RecordError("the artifact is too large", REMEDY)
+    left = LARGEST_FOLDER
     try:
         _check_directory(archive)
         with zipfile.ZipFile(archive) as packed:
             members = [item for item in packed.infolist() if not item.is_dir()]
-            room.files -= len(members)
-            if room.files < 0:
+            if len(members) > MOST_FILES:
                 raise RecordError("the artifact holds too many files", REMEDY)
             for member in members:
-                most = min(room.unpacked, LARGEST_FILE)
-                room.unpacked -= _extract_one(packed, member, into, most)
+                left -= _extract_one(packed, member, into, min(left, LARGEST_FILE))
     except UNPACKING as error:
         raise RecordError("the artifact is broken and cannot be unpacked", REMEDY) from error
     except FileExistsError as error:

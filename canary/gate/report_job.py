@@ -7,14 +7,15 @@ the training job. What decides the answer comes from the event, the base branch 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from github.PullRequest import PullRequest
-
+from canary.baseline import branch
 from canary.baseline.comparability import own_slug, slug
+from canary.baseline.history import Accepted, Context, save
 from canary.errors import (
     EXIT_ERROR,
     EXIT_OK,
@@ -25,9 +26,8 @@ from canary.errors import (
     not_written,
 )
 from canary.gate.base_config import load_base_config, repository_path
-from canary.gate.baseline_update import remember
-from canary.gate.context import Case, World, allowed, pull_of
-from canary.gate.failsafe import Target, answered, errors_of
+from canary.gate.context import Target, World, allowed, find_pull
+from canary.gate.failsafe import answered, errors_of
 from canary.gate.gathering import (
     acceptance,
     api_reader,
@@ -36,18 +36,20 @@ from canary.gate.gathering import (
     records_of,
     templates,
 )
-from canary.gate.grounds import Grounds, Judged, error
-from canary.gate.inputs import ReportSettings
+from canary.gate.grounds import Grounds, commit_of, error
+from canary.gate.inputs import ReportSettings, with_nightly
 from canary.gate.judging import judge
-from canary.gate.page import leave_page, place_of_link
+from canary.gate.page import leave_page, link_of
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
 from canary.github.publish import Channels, Published, announce, publish
-from canary.github.status import blocks, worst
+from canary.github.status import Answer, worst
 from canary.record import jsonio
 from canary.report.render import written
 
+JOBS = {Kind.JUDGE: "run report", Kind.RECORD: "run record", Kind.PREFETCH: "prefetch"}
+"""Jobs of the workflow that an event asks for."""
 NO_BASE_BRANCH = (
     "the status pending was not set, because the token cannot read the base branch; "
     "give the job `pull-requests: read`"
@@ -69,7 +71,9 @@ def read_event(settings: ReportSettings, world: World) -> Intent:
         raise UsageError(f"the event at {settings.event_path} is not a JSON object")
     if settings.event in ("schedule", "workflow_dispatch") and "repository" not in payload:
         payload["repository"] = _repository(settings, world)
-    return intent_of(settings.event, payload, sha=settings.sha, ref=settings.ref)
+    return intent_of(
+        settings.event, payload, sha=settings.sha, ref=settings.ref, label=settings.label
+    )
 
 
 def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
@@ -79,24 +83,43 @@ def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
     return {"full_name": name, "default_branch": found.default_branch}
 
 
-def pending(settings: ReportSettings, world: World) -> int:
-    """Set the pending status on the event's commit.
+def plan(settings: ReportSettings, world: World) -> int:
+    """Set the output `jobs` to what the event asks for, and the pending status on its commit.
 
     Raises:
         UsageError: the gate refuses this event, or an input is invalid; the commit's status then
             says so too.
     """
     target = Target(settings, world, read_event(settings, world), comments=False)
-    return answered(target, lambda: announced(target))
+    return answered(target, lambda: _planned(target))
 
 
-def announced(target: Target) -> int:
-    """Do the work of `pending` for a known event; the caller handles errors."""
-    _checked(target.settings)
-    target.world.job.line(target.intent.reason)
-    if target.intent.kind is not Kind.IGNORE:
+def _planned(target: Target) -> int:
+    _check(target.settings)
+    intent, job = target.intent, target.world.job
+    jobs, reason = JOBS.get(intent.kind, ""), intent.reason
+    if intent.run_id is not None:
+        jobs = jobs.removeprefix("run ")  # Another run trained. This one may write.
+    if intent.kind is Kind.JUDGE and _outdated(target):
+        jobs, reason = "", f"{reason}: nothing is trained, because it has newer commits"
+    elif intent.kind not in (Kind.PREFETCH, Kind.IGNORE):
         _announce(target)
+    if jobs:
+        job.line(reason)
+    else:
+        job.say("notice", reason)
+    job.set_outputs({"jobs": jobs})
     return EXIT_OK
+
+
+def _outdated(target: Target) -> bool:
+    """Return whether the pull request has newer commits: a training of this one would cancel
+    theirs. If GitHub does not say, it has none."""
+    if target.intent.pull_request is None:
+        return False
+    with contextlib.suppress(Refused, MachineError):
+        find_pull(target)
+    return target.pull is not None and target.pull.head.sha != target.intent.head_sha
 
 
 def answer(settings: ReportSettings, world: World) -> int:
@@ -108,135 +131,101 @@ def answer(settings: ReportSettings, world: World) -> int:
         MachineError: this job failed; the commit's status then says so too.
     """
     target = Target(settings, world, read_event(settings, world))
-    return paged(target, lambda: concluded(target))
-
-
-def paged(target: Target, work: Callable[[], int]) -> int:
-    """Return the exit code of `work`, as `answered`; then draw the page.
-
-    Raises:
-        CanaryError, KeyboardInterrupt: as `answered`.
-    """
-    with contextlib.suppress(OSError):
-        # Of an earlier run on this machine; it would link another report.
-        target.settings.link.unlink(missing_ok=True)
     with target.kept:
-        code = answered(target, work)
-        leave_page(target)
+        code = answered(target, lambda: concluded(target))
+        leave_page(settings, target.judged, world.job)
     return code
 
 
 def concluded(target: Target) -> int:
     """Do the work of `answer` for a known event; the caller handles errors."""
     settings, world, intent = target.settings, target.world, target.intent
-    if intent.kind in (Kind.IGNORE, Kind.ANNOUNCE):
-        return announced(target)
-    wanted = _checked(settings)
+    _check(settings)
+    wanted = settings.channels
     world.job.line(intent.reason)
-    asked, judged = Asked(None), list[Judged]()
+    if intent.kind is Kind.ANNOUNCE:
+        _announce(target)
+    if intent.kind not in (Kind.JUDGE, Kind.RECORD):
+        return EXIT_OK
+    asked, judged = Asked(None), list[Answer]()
     try:
-        target.pull = allowed(lambda: _pull(target))
-        case = case_of(target)
+        allowed(lambda: find_pull(target))
+        _find_base(target)
         wanted = replace(wanted, context=target.context)
-        asked = allowed(lambda: acceptance(case, world))
-        wanted = replace(wanted, templates=templates(case, world))
+        asked = allowed(lambda: acceptance(target))
+        wanted = replace(wanted, templates=templates(target))
         scratch = TemporaryDirectory(prefix="canary-gate-", ignore_cleanup_errors=True)
-        judged = _judged(case, world, asked.acceptance, Path(target.kept.enter_context(scratch)))
+        judged = _judged(target, asked.acceptance, Path(target.kept.enter_context(scratch)))
     except CanaryError as problem:
-        judged = errors_of(settings, str(problem).rstrip("."))
+        judged = errors_of(target.settings, str(problem).rstrip("."))
     judged = [_with_note(one, asked.note) for one in _named_apart(judged)]
     if asked.acceptance is not None and asked.acceptance.by_hand:
         judged = [_by_hand(one, asked.acceptance) for one in judged]
     said = _say(target, judged, wanted)
     stored = True
     if intent.writes_baseline:
-        stored = remember(settings, world, intent, judged, asked.acceptance)
-    code = _finish(settings, world, judged, said)
-    target.judged, target.said = judged, said
+        stored = remember(target, judged, asked.acceptance)
+    code = _finish(target, judged, said)
+    target.judged = judged
     return code if stored or code else EXIT_ERROR
 
 
-def _checked(settings: ReportSettings) -> Channels:
-    """Return where the answer goes.
-
-    Raises:
-        UsageError: an input is invalid.
-    """
+def _check(settings: ReportSettings) -> None:
+    """Raise a UsageError for an invalid input."""
     if settings.refused is not None:
         raise settings.refused
     for path in settings.configs:
         repository_path(settings.folder, path)
-    return channels(settings)
-
-
-def channels(settings: ReportSettings) -> Channels:
-    """Return where the answer goes.
-
-    Raises:
-        UsageError: the input `status` is unknown.
-    """
-    return Channels(
-        comment=settings.comment,
-        status=settings.status,  # type: ignore[arg-type]  # Channels refuses unknown values.
-        strict=settings.strict,
-        context=settings.name,
-        author=settings.author,
-        jobs=settings.jobs,
-    )
 
 
 def _announce(target: Target) -> None:
     world = target.world
     try:
-        target.pull = _pull(target)
+        if target.pull is None:
+            find_pull(target)
     except (Refused, MachineError):
         # The job may lack the permission to read it; often the event names the base branch.
         if not target.intent.base_branch:
             world.job.say("notice", NO_BASE_BRANCH)
             return
-    wanted = replace(channels(target.settings), context=target.context)
+    wanted = replace(target.settings.channels, context=target.context)
     announce(world.hub, target.repository, target.source, wanted, world.job)
 
 
-def _pull(target: Target) -> PullRequest | None:
-    """Return the pull request, after checking the fields that an answer needs."""
-    hub = target.world.hub
-    pull = pull_of(hub, target.repository, target.intent)
-    if pull is not None:
-        found = pull
-        number, *names = hub.read(
-            "the pull request",
-            lambda: (found.number, found.head.sha, found.base.sha, found.base.ref),
-        )
-        if not isinstance(number, int) or not all(isinstance(name, str) for name in names):
-            raise MachineError(
-                "GitHub's answer about the pull request is incomplete", "run the job again"
-            )
-    return pull
-
-
-def case_of(target: Target) -> Case:
-    """Return the case. Its base commit, whose config and thresholds apply, is the pull request's
-    base. On the default branch it is the commit itself, on others the default branch's tip."""
-    intent, pull, repository = target.intent, target.pull, target.repository
-    base_sha = intent.base_sha or (pull.base.sha if pull is not None else "")
-    if not base_sha and intent.kind is Kind.RECORD:
-        base_sha = intent.head_sha
-    if not base_sha:
-        name = intent.default_branch
+def _find_base(target: Target) -> None:
+    """Find the commit whose config and thresholds apply: the base of the pull request, and on the
+    default branch the commit itself. Without a pull request it is the default branch's tip. The
+    nightly run has the longer canary too, if that commit has its config."""
+    intent, repository = target.intent, target.repository
+    name = intent.default_branch
+    if intent.writes_baseline:
+        target.base_sha = intent.head_sha
+    elif intent.base_sha:
+        target.base_sha = intent.base_sha
+    elif target.pull is not None:
+        target.base_sha = target.pull.base.sha
+    else:
         tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
-        base_sha = tip.sha
-    return Case(target.settings, intent, repository, pull, target.source, base_sha)
+        target.base_sha = tip.sha
+    if intent.nightly:
+        settings = target.settings
+        read = api_reader(target)
+
+        def there(config: str) -> bool:
+            return read(repository_path(settings.folder, config)) is not None
+
+        longer = with_nightly(settings.configs, there)
+        target.settings = settings.model_copy(update={"configs": longer})
 
 
-def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path) -> list[Judged]:
+def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[Answer]:
     """Judge every canary separately; `scratch` keeps the files that are fetched."""
-    settings = case.settings
-    read = api_reader(case.repository, world.hub, case.base_sha)
-    records = records_of(case, world, scratch)
-    history, ancestry = baseline_of(case, world, scratch)
-    source, ahead = changed_files(case, world), _ahead(case, world)
-    judged: list[Judged] = []
+    settings, intent = target.settings, target.intent
+    read = api_reader(target)
+    records = records_of(target, scratch)
+    history, ancestry = baseline_of(target, scratch)
+    source, ahead = changed_files(target), _ahead(target)
+    judged: list[Answer] = []
     for config in settings.configs:
         path = repository_path(settings.folder, config)
         try:
@@ -251,66 +240,58 @@ def _judged(case: Case, world: World, accepted: Acceptance | None, scratch: Path
                 history=history,
                 ancestry=ancestry,
                 accept=accepted.reason if accepted else None,
-                compare=settings.compare if _in_pairs(case) else "baseline",
-                head_sha=case.source.sha,
+                compare="baseline" if intent.writes_baseline else settings.compare,
+                head_sha=intent.head_sha,
                 branch=settings.baseline_branch,
                 source=source,
                 path=path,
                 ahead=ahead,
-                recording=case.intent.kind is Kind.RECORD,
+                recording=intent.writes_baseline,
             )
             one = judge(grounds, records)
-        judged.append(replace(one, answer=replace(one.answer, config=path)))
+        judged.append(replace(one, config=path))
     return judged
 
 
-def _ahead(case: Case, world: World) -> int | None:
+def _ahead(target: Target) -> int | None:
     """Return how many commits the head has and its merge base lacks; None if nobody counted."""
-    pull = case.pull
+    pull = target.pull
     if pull is None:
-        return 0 if case.intent.kind is Kind.RECORD else None
+        return 0 if target.intent.writes_baseline else None
     with contextlib.suppress(Refused, MachineError):
-        return world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
+        return target.world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
     return None
 
 
-def _named_apart(judged: Sequence[Judged]) -> list[Judged]:
+def _named_apart(judged: Sequence[Answer]) -> list[Answer]:
     """If canaries share a name, add the config's path to it."""
-    slugs = [slug(one.answer.canary) for one in judged]
+    slugs = [slug(one.canary) for one in judged]
     names = [
-        one.answer.canary if slugs.count(name) == 1 else f"{one.answer.canary} {one.answer.config}"
+        one.canary if slugs.count(name) == 1 else f"{one.canary} {one.config}"
         for one, name in zip(judged, slugs, strict=True)
     ]
-    return [
-        replace(one, answer=replace(one.answer, canary=name))
-        for one, name in zip(judged, names, strict=True)
-    ]
+    return [replace(one, canary=name) for one, name in zip(judged, names, strict=True)]
 
 
-def _by_hand(judged: Judged, accepted: Acceptance) -> Judged:
+def _by_hand(judged: Answer, accepted: Acceptance) -> Answer:
     """Mark a failing answer as accepted: the person who began a new period knows what is worse."""
-    found = judged.answer.comparison
+    found = judged.comparison
     if found.verdict not in ("regression", "changed"):
         return judged
     line = f"Accepted ({accepted.reason}): {found.first_line}"
     known = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
-    return replace(judged, answer=replace(judged.answer, comparison=known))
+    return replace(judged, comparison=known)
 
 
-def _in_pairs(case: Case) -> bool:
-    """Return whether base and head can run in pairs: for pull requests and merge queues."""
-    return case.intent.kind is Kind.JUDGE and case.intent.event != "workflow_dispatch"
-
-
-def _with_note(judged: Judged, note: str) -> Judged:
+def _with_note(judged: Answer, note: str) -> Answer:
     if not note:
         return judged
-    found = judged.answer.comparison
+    found = judged.comparison
     said = replace(found, notes=(note, *found.notes))
-    return replace(judged, answer=replace(judged.answer, comparison=said, note=note))
+    return replace(judged, comparison=said, note=note)
 
 
-def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Published:
+def _say(target: Target, judged: Sequence[Answer], wanted: Channels) -> Published:
     """Write the reports and publish the answer.
 
     Raises:
@@ -318,38 +299,92 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
     """
     for one in judged:
         try:
-            written(one.answer.comparison, target.settings.report / own_slug(one.answer.canary))
+            written(one.comparison, target.settings.report / own_slug(one.canary))
         except MachineError as problem:
             if not isinstance(problem.__cause__, OSError):
                 raise
             raise not_written("the report", problem.__cause__) from problem
     world = target.world
-    answers = tuple(one.answer for one in judged)
-    target.place = place_of_link()
-    source = replace(target.source, report=target.place)
-    return publish(world.hub, target.repository, target.number, source, answers, wanted, world.job)
+    source = replace(target.source, report=link_of(target.settings))
+    return publish(world.hub, target.repository, target.number, source, judged, wanted, world.job)
 
 
-def _finish(
-    settings: ReportSettings, world: World, judged: Sequence[Judged], said: Published
-) -> int:
+def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:
     """Log the first lines, set the outputs and return the exit code of the worst verdict."""
-    answers = tuple(one.answer for one in judged)
-    decides = worst(answers, settings.strict)
-    for one in answers:
-        world.job.line(f"{one.canary}: {one.comparison.first_line}")
-    world.job.set_outputs(
+    settings, job = target.settings, target.world.job
+    strict = settings.strict
+    decides = worst(judged, strict)
+    for one in judged:
+        job.line(f"{one.canary}: {one.comparison.first_line}")
+    job.set_outputs(
         {
             "verdict": decides.verdict,
             "report-path": str(settings.report),
             "record-path": str(settings.records),
             "comment-url": said.comment_url,
-            "baseline-sha": next((one.baseline_sha for one in judged if one.baseline_sha), ""),
+            "baseline-sha": next(
+                (commit_of(one.baseline[-1]) for one in judged if one.baseline), ""
+            ),
         }
     )
-    if blocks(decides.comparison, settings.strict):
-        world.job.say("error", f"{decides.canary}: {decides.comparison.first_line}")
+    for one in judged:
+        if one.comparison.exit_code(strict) != 0:
+            job.say("error", f"{one.canary}: {one.comparison.first_line}", one.place)
     if said.unanswered:
-        world.job.say("error", f"the answer is missing on the commit: {said.unanswered}")
+        job.say("error", f"the answer is missing on the commit: {said.unanswered}")
         return EXIT_ERROR
-    return decides.comparison.exit_code(settings.strict)
+    return decides.comparison.exit_code(strict)
+
+
+def remember(target: Target, judged: Sequence[Answer], acceptance: Acceptance | None) -> bool:
+    """Add the completed runs to the baseline, each with its verdict; False if that failed."""
+    world, job = target.world, target.world.job
+    entries = [
+        (record, one, record is completed[0])
+        for one in judged
+        if (completed := [record for record in one.records if record.status == "completed"])
+        for record in completed
+    ]
+    if not entries:
+        job.say("notice", "no completed run to add to the baseline")
+        return True
+
+    def add(folder: Path) -> None:
+        for record, one, first in entries:
+            context = _context(target, one, acceptance)
+            if context.accepted and not first:  # The first began the new period.
+                context = context.model_copy(update={"accepted": None, "verdict": "pass"})
+            reason = context.accepted.reason if context.accepted else None
+            save(folder, record, accepted=reason, context=context)
+
+    sha = target.intent.head_sha[:9]
+    message = f"{len(entries)} run{'s' if len(entries) > 1 else ''} of {sha}"
+    try:
+        pushed = branch.push(world.remote, add, message=message)
+    except CanaryError as problem:
+        job.say("error", f"the baseline was not written: {problem}")
+        return False
+    job.line(f"{message} added to {target.settings.baseline_branch}, now at {pushed.sha[:9]}")
+    return True
+
+
+def _context(target: Target, judged: Answer, acceptance: Acceptance | None) -> Context:
+    """Return what is stored beside the record. A label accepts only a change; a reason given by
+    hand begins a new period with any verdict."""
+    accepted, found = None, judged.comparison
+    if acceptance is not None and (found.accepted or acceptance.by_hand):
+        accepted = Accepted(
+            by=acceptance.by,
+            label=acceptance.label,
+            head_sha=acceptance.head_sha,
+            reason=acceptance.reason,
+        )
+    return Context(
+        commit=target.intent.head_sha,
+        ref=target.settings.ref,
+        verdict=found.verdict,
+        run_url=target.settings.run_url,
+        pull_request=(acceptance.pull_request or None) if acceptance else None,
+        accepted=accepted,
+        stored=target.world.now().astimezone(UTC).isoformat(timespec="seconds"),
+    )

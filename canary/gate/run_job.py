@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -27,9 +27,9 @@ from canary.gate.base_config import (
     load_base_config,
     repository_path,
 )
-from canary.gate.inputs import TrainSettings
-from canary.gate.manifest import Manifest, Mode, Part, write_manifest
+from canary.gate.inputs import TrainSettings, with_nightly
 from canary.gate.preflight import gpu_problem
+from canary.gate.records import Manifest, Mode, Part, write_manifest
 from canary.gate.workspace import Place, Say, prepare, without_places
 from canary.machine.program import program
 from canary.record import jsonio
@@ -80,7 +80,7 @@ def train(
     ends = clock() + 60.0 * settings.timeout_minutes
     try:
         place = prepare(settings, environ)
-        problem = gpu_problem(place.python, environ) if settings.wants_gpu else ""
+        problem = gpu_problem(place.python, environ) if settings.gpus != "none" else ""
         if problem:
             raise MachineError(problem)
     except CanaryError as error:
@@ -88,9 +88,12 @@ def train(
         write_manifest(settings.records, Manifest(error=said[:LONGEST_ERROR]))
         say(f"error: {error}")
         return error.exit_code
+    configs = settings.configs
+    if settings.nightly:
+        configs = with_nightly(configs, lambda config: (place.folder / config).is_file())
     parts: list[Part] = []
     codes = []
-    for number, config in enumerate(settings.configs):
+    for number, config in enumerate(configs):
         # If this process dies, the finished configs can still be judged.
         write_manifest(settings.records, Manifest(error=UNFINISHED, parts=parts))
         part, code = _part(settings, place, config, number, ends - clock(), say)
@@ -116,8 +119,8 @@ def _part(
         if settings.compare == "ab" and not in_pairs:
             say(f"{config}: without a base commit, the run is compared with the stored runs")
         loaded = load_config(place.folder / config, overrides)
-        if left_s < loaded.config.timeout:
-            overrides.append(f"timeout={left_s:.1f}")
+        if left_s / settings.runs < loaded.config.timeout:
+            overrides.append(f"timeout={left_s / settings.runs:.1f}")
         name = loaded.config.name
         say(f"{config}: canary {name}")
         if in_pairs:
@@ -138,7 +141,9 @@ def _base_settings(
 ) -> tuple[list[str], list[str]]:
     """Return the settings of this run, the base branch's first, and notes on what those
     override."""
-    command = command_setting(settings.command)
+    command = []
+    if settings.command:  # bash runs it, like `run` in a workflow
+        command = [f"command={json.dumps(['bash', '-c', settings.command])}"]
     if not settings.base_sha:
         return command, []
     read = git_reader(place.checkout, settings.base_sha)
@@ -148,11 +153,6 @@ def _base_settings(
         return command, [f"{note}; the number of steps comes from this change"]
     notes = _overridden(base, load_config(place.folder / config, command))
     return held_settings(base) + command, notes
-
-
-def command_setting(command: str) -> list[str]:
-    """Return the input `command` as a setting; bash runs it, like `run` in a workflow."""
-    return [f"command={json.dumps(['bash', '-c', command])}"] if command else []
 
 
 def _overridden(base: LoadedConfig, head: LoadedConfig) -> list[str]:
@@ -182,29 +182,31 @@ def _run_alone(
     folder: str,
     say: Say,
 ) -> None:
-    """Run once, and again if it fails: a regression fails twice, an accident does not."""
+    """Run as often as asked, each again if it fails: a regression fails twice, an accident does
+    not."""
     words = [*program(place.python), "run", str(place.folder / config), "--quiet"]
     words += ["--output-dir", str(place.output)]
     for setting in overrides:
         words += ["--set", setting]
-    for attempt in range(ATTEMPTS):
-        run = folder_left(*run_child(words, place.folder, place.environment))
-        keep(run, settings.records / folder / "current", settings)
-        record = load_record(run)
-        say(f"{config}: {record.status}" + (f": {record.reason}" if record.reason else ""))
-        if record.status == "completed":
-            _set_aside_all_but(run.name, settings.records / folder)
-            return
-        if attempt + 1 < ATTEMPTS:
-            say(f"{config}: trying once more")
+    ended: dict[str, bool] = {}
+    for _ in range(settings.runs):
+        for _ in range(ATTEMPTS):
+            run = folder_left(*run_child(words, place.folder, place.environment))
+            keep(run, settings.records / folder / "current", settings)
+            record = load_record(run)
+            say(f"{config}: {record.status}" + (f": {record.reason}" if record.reason else ""))
+            ended[run.name] = record.status == "completed"
+            if ended[run.name]:
+                break
+    if any(ended.values()):
+        _set_aside([run for run in ended if not ended[run]], settings.records / folder)
 
 
-def _set_aside_all_but(completed: str, folder: Path) -> None:
-    """Keep failed runs beside a completed one, but not where they are judged."""
-    for run in sorted((folder / "current").iterdir()):
-        if run.name != completed:
-            (folder / "failed").mkdir(exist_ok=True)
-            run.rename(folder / "failed" / run.name)
+def _set_aside(failed: Sequence[str], folder: Path) -> None:
+    """Keep failed runs beside completed ones, but not where they are judged."""
+    for run in failed:
+        (folder / "failed").mkdir(exist_ok=True)
+        (folder / "current" / run).rename(folder / "failed" / run)
 
 
 def _run_ab(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import yaml
@@ -14,14 +15,14 @@ from canary.errors import UsageError
 Runner = Literal["docker", "container", "none"]
 Compare = Literal["baseline", "ab"]
 
-PINS = {
-    "canary": "rlhf-canary/rlhf-canary@v1  # replace with the commit SHA of a release",
-    "checkout": "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1"
-    "  # v7.0.1, read in astral-sh/ruff/.github/workflows/publish-docs.yml",
-}
-IMAGE = "ghcr.io/rlhf-canary/rlhf-canary"
-PLACEHOLDER = f"{IMAGE}@sha256:{'0' * 64}"
+ACTION = "rlhf-canary/rlhf-canary@v1"
+CHECKOUT = "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1  # v7.0.1"
+"""Its commit was read in astral-sh/ruff/.github/workflows/publish-docs.yml."""
+PLACEHOLDER = f"ghcr.io/rlhf-canary/rlhf-canary@sha256:{'0' * 64}"
 """Not a real image: a digest is known only once a release exists."""
+HOSTED = "ubuntu-latest"
+CONFIG = "canary.yaml"
+"""The default of the action's input."""
 
 PATH = re.compile(r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[\w./-]+")
 FOLDER = re.compile(r"/[\w./-]+")
@@ -37,7 +38,7 @@ class Answers:
     runner: Runner = "docker"
     """docker: the action starts a container; container: the job runs in one; none: no container."""
     forks: bool = False
-    configs: tuple[str, ...] = ("canary.yaml",)
+    configs: tuple[str, ...] = (CONFIG,)
     labels: tuple[str, ...] = ("self-hosted", "gpu")
     nightly: bool = True
     compare: Compare = "baseline"
@@ -49,27 +50,45 @@ class Answers:
     """The default branch."""
 
     @property
-    def runs_on(self) -> str:
-        """The labels as YAML."""
-        return _flow(self.labels)
+    def hosted(self) -> bool:
+        """Whether GitHub's own machines judge, and only what is learned."""
+        return any(label.startswith("ubuntu-") for label in self.labels)
 
     @property
-    def branches(self) -> str:
-        """The default branch as a YAML list."""
-        return _flow((self.branch,))
+    def tasks(self) -> tuple[str, ...]:
+        """What a person may dispatch."""
+        tasks = ["train", "nightly"]
+        if self.compare == "baseline":
+            tasks.append("bootstrap")
+        if self.model_cache:
+            tasks.append("prefetch")
+        return tuple(tasks)
 
-    @property
-    def nightly_configs(self) -> tuple[str, ...]:
-        """The longer canary, then the canaries of every pull request."""
-        first = self.configs[0]
-        stem, dot, ending = first.rpartition(".")
-        return (f"{stem}-nightly.{ending}" if dot else f"{first}-nightly", *self.configs)
+    def inputs(self, mode: str) -> str:
+        """Return the action's inputs that differ from their defaults, as a YAML map on one line."""
+        given = {"mode": mode}
+        if self.configs != (CONFIG,):
+            given["config"] = "\n".join(self.configs)
+        if mode in ("run", "report") and self.compare == "ab":
+            given["compare"] = "ab"
+        if mode == "run" and self.runner != "docker":
+            given["engine"] = "none"
+        elif mode == "run" and self.image:
+            given["image"] = self.image
+        if mode in ("run", "prefetch") and self.model_cache:
+            given["model-cache"] = self.model_cache
+        shown = (f"{name}: {_scalar(value)}" for name, value in given.items())
+        return f"{{{', '.join(shown)}}}"
 
 
-def _flow(words: tuple[str, ...]) -> str:
+def flow(words: tuple[str, ...]) -> str:
     """Return a YAML list on one line, with words quoted that YAML would read as another type."""
     text: str = yaml.safe_dump(list(words), default_flow_style=True, width=10**6)
     return text.strip()
+
+
+def _scalar(text: str) -> str:
+    return json.dumps(text) if "\n" in text else flow((text,))[1:-1]
 
 
 def checked(answers: Answers) -> Answers:
@@ -93,7 +112,23 @@ def checked(answers: Answers) -> Answers:
         _matches("--image", answers.image, BY_DIGEST, "an image with digest, NAME@sha256:...")
         if answers.runner == "none":
             raise UsageError("--image has no effect with --runner none", "leave it out")
+    if answers.hosted:
+        _for_hosted(answers)
     return answers
+
+
+def _for_hosted(answers: Answers) -> None:
+    """Raise a UsageError for what a hosted runner cannot have."""
+    usual = Answers()
+    for name in ("runner", "forks", "compare", "model_cache", "image"):
+        if getattr(answers, name) != getattr(usual, name):
+            option = name.replace("_", "-")
+            raise UsageError(
+                f"--{option} has no effect on a hosted runner",
+                "leave it out, or name the labels of your GPU runner",
+            )
+    if len(answers.labels) > 1:
+        raise UsageError("a hosted runner has one label", f"--labels {HOSTED}")
 
 
 def _one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
@@ -106,47 +141,23 @@ def _matches(option: str, value: str, pattern: re.Pattern[str], wanted: str) -> 
         raise UsageError(f"{option} {value!r} cannot be used", f"give {wanted}")
 
 
-def wanted(answers: Answers) -> tuple[str, ...]:
-    """Return the names of the templates for these answers, in the order of their use."""
-    names = ["fork-pull-request", "fork-report"] if answers.forks else ["pull-request"]
-    if answers.compare == "baseline":
-        names += ["bootstrap", "baseline", "accept"]
-    if answers.nightly:
-        names.append("nightly")
-    if answers.model_cache:
-        names.append("prefetch")
-    return tuple(names)
-
-
-def superseded(answers: Answers) -> dict[str, str]:
-    """Return file name -> text of pull request workflows for the other answer about forks: with
-    both kinds, each pull request would train twice."""
-    other = rendered(replace(answers, forks=not answers.forks))
-    return {name: text for name, text in other.items() if name not in rendered(answers)}
-
-
 def rendered(answers: Answers) -> dict[str, str]:
-    """Return file name -> text of every workflow."""
-    return {f"canary-{name}.yml": workflow(name, answers) for name in wanted(answers)}
-
-
-def workflow(name: str, answers: Answers) -> str:
-    """Return one workflow as text.
-
-    The nightly one always compares with the history, because it has no base commit.
+    """Return file name -> text of the workflows for these answers.
 
     Raises:
-        UsageError: an answer cannot be written into a workflow.
+        UsageError: as `checked`.
     """
-    if name == "nightly":
-        answers = replace(answers, compare="baseline")
+    checked(answers)
+    templates = {"canary.yml": "hosted" if answers.hosted else "canary"}
+    if answers.forks:
+        templates |= {f"{name}.yml": name for name in ("canary-fork", "canary-fork-report")}
     environment = Environment(
         loader=PackageLoader("canary", "templates/workflows"),
         undefined=StrictUndefined,
-        autoescape=False,
+        keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
+        # GitHub's expressions use double braces.
         block_start_string="[%",
         block_end_string="%]",
         variable_start_string="[[",
@@ -154,31 +165,9 @@ def workflow(name: str, answers: Answers) -> str:
         comment_start_string="[#",
         comment_end_string="#]",
     )
-    template = environment.get_template(f"{name}.yml.jinja")
-    return template.render(a=checked(answers), pins=PINS, placeholder=PLACEHOLDER)
-
-
-@dataclass(frozen=True)
-class Permission:
-    """A permission of a job, with its reason."""
-
-    job: str
-    scope: str
-    access: str
-    reason: str
-
-
-JOB = re.compile(r"  ([a-z]+):")
-ASKED = re.compile(r"      ([a-z-]+): (read|write)  # (.+)")
-
-
-def permissions(text: str) -> list[Permission]:
-    """Return the permissions in a workflow, with the reasons from its comments."""
-    found: list[Permission] = []
-    job = ""
-    for line in text[text.index("\njobs:\n") :].splitlines():
-        if heading := JOB.fullmatch(line):
-            job = heading[1]
-        elif asked := ASKED.fullmatch(line):
-            found.append(Permission(job, asked[1], asked[2], asked[3]))
-    return found
+    return {
+        file: environment.get_template(f"{name}.yml.jinja").render(
+            a=answers, flow=flow, action=ACTION, checkout=CHECKOUT, placeholder=PLACEHOLDER
+        )
+        for file, name in templates.items()
+    }

@@ -14,7 +14,7 @@ from canary.campaign.environments import existing_environment, own_environment
 from canary.errors import EXIT_OK, CanaryError, MachineError, UsageError
 from canary.gate.base_config import fork_point
 from canary.gate.inputs import TrainSettings
-from canary.gate.manifest import Manifest, write_manifest
+from canary.gate.records import Manifest, write_manifest
 
 Say = Callable[[str], None]
 LONGEST_ERROR = 1_000

@@ -1,1 +1,1 @@
-"""The gate's answers on GitHub: comment, status, check run, step summary."""
+"""The gate's answers on GitHub: comment, status, step summary."""

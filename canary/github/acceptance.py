@@ -14,20 +14,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 from github.IssueEvent import IssueEvent
 from github.PullRequest import PullRequest
 from github.Repository import Repository
 
-from canary.github.checkrun import check_runs
-from canary.github.claim import posted_answer
 from canary.github.client import Hub, Refused
 from canary.github.comment import parse
-from canary.github.statuses import CONTEXT, statuses
+from canary.github.event import ACCEPT_LABEL
+from canary.github.statuses import CONTEXT, Posted, statuses
 from canary.github.sticky import BOT, find_all
 
-LABEL = "canary:accept"
 WRITERS = ("admin", "maintain", "write")
 
 
@@ -40,11 +37,11 @@ class Acceptance:
     head_sha: str
     pull_request: int
     words: str = ""
-    """Reason given to the accept workflow; empty for a label."""
+    """Reason given to a dispatched run; empty for a label."""
 
     @property
     def by_hand(self) -> bool:
-        """Whether someone started the accept workflow instead of setting a label."""
+        """Whether someone dispatched a run with a reason instead of setting a label."""
         return bool(self.words)
 
     @property
@@ -64,15 +61,6 @@ class Asked:
     """Why a label does not count; empty without a label."""
 
 
-@dataclass(frozen=True)
-class PostedVerdict:
-    """An earlier answer of ours on a commit, with a verdict."""
-
-    at: datetime
-    """By GitHub's clock."""
-    accepted: bool
-
-
 def acceptance_of(
     hub: Hub,
     repository: Repository,
@@ -80,15 +68,16 @@ def acceptance_of(
     head: str,
     keys: Collection[str],
     *,
-    label: str = LABEL,
+    label: str = ACCEPT_LABEL,
+    name: str = CONTEXT,
     context: str = CONTEXT,
     author: str = BOT,
-    labelled: tuple[str, str] | None = None,
+    labelled: bool = False,
 ) -> Asked:
     """Return whether someone with write permission accepted this head commit.
 
-    `keys`: keys of this job's canaries; `author`: login that writes our comments; `labelled`: label
-    and sender, if a label event on this head started this run.
+    `keys`: keys of this job's canaries; `name`, `context`: of the job, and its status; `author`:
+    login that writes our comments; `labelled`: whether that label has started this run.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -97,7 +86,7 @@ def acceptance_of(
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
         return Asked(None)
     event = hub.read(what, lambda: _last_labelling(pull, label))
-    comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
+    comment = next(iter(hub.read(what, lambda: find_all(pull, author, name))), None)
     body, updated = hub.read(
         what, lambda: (comment.body, comment.updated_at) if comment else ("", None)
     )
@@ -107,10 +96,10 @@ def acceptance_of(
         older = event is not None and updated is not None and updated < event.created_at
         given = older or any(judged[key].accepted for key in keys)
     if not given:
-        # Another job of a matrix may have rewritten the comment since the label was set.
+        # There may be no comment, or a later run has rewritten it since the label was set.
         known = _answers(hub, repository, head, context)
-        began = labelled is not None and labelled[0] == label and pull.head.sha == head
-        given = any(one.accepted for one in known) or (
+        began = labelled and pull.head.sha == head
+        given = any(one.word == "accepted" for one in known) or (
             began and event is not None and any(one.at < event.created_at for one in known)
         )
     if not given:
@@ -156,33 +145,18 @@ def _last_labelling(pull: PullRequest, label: str) -> IssueEvent | None:
     return last if last is not None and last.event == "labeled" else None
 
 
-def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[PostedVerdict]:
-    """Return our verdicts in a commit's statuses and check runs that the token may read.
+def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[Posted]:
+    """Return our verdicts in a commit's statuses, if the token may read them.
 
     Raises:
         MachineError: GitHub cannot be reached.
     """
-    what = f"the answers on {sha[:9]}"
-
-    def from_statuses() -> list[PostedVerdict]:
-        return [
-            PostedVerdict(one.created_at, posted_answer(one.target_url).word == "accepted")
-            for one in statuses(repository, sha, context)
-            if one.state in ("success", "failure")
-        ]
-
-    def from_check_runs() -> list[PostedVerdict]:
-        return [
-            PostedVerdict(one.completed_at, posted_answer(one.external_id).word == "accepted")
-            for one in check_runs(repository, sha, context)
-            if one.completed_at and posted_answer(one.external_id).word != "error"
-        ]
-
-    found: list[PostedVerdict] = []
-    for get in (from_statuses, from_check_runs):
-        with suppress(Refused):
-            found = found or hub.read(what, get)
-    return found
+    with suppress(Refused):
+        found = hub.read(
+            f"the answers on {sha[:9]}", lambda: list(statuses(repository, sha, context))
+        )
+        return [one for one in found if one.state in ("success", "failure")]
+    return []
 
 
 def _permission(hub: Hub, repository: Repository, login: str) -> str:

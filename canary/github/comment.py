@@ -1,4 +1,4 @@
-"""The text of the comment: a headline, then one section per canary between marks. No I/O.
+"""The text of the comment: a headline, then one section per canary below its mark. No I/O.
 
 A section's mark is an invisible HTML comment with a versioned JSON object. Later jobs read only
 this mark, never the visible text.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,8 +21,6 @@ from canary.github.status import Answer, Source
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.view import counted
 
-MARKER = "<!-- rlhf-canary -->"
-"""First line of our comment."""
 ACCEPTED = "accepted"
 """Shown in the headline instead of the verdict of an accepted change."""
 LONGEST_NAME = 60
@@ -41,9 +40,8 @@ LONGEST_WORDS = 240
 """Characters of an answer in the table."""
 ORDER = (*WORST_FIRST[:3], ACCEPTED, *WORST_FIRST[3:])
 """Groups of the headline, the worst first."""
-BEGIN = re.compile(r"<!-- rlhf-canary:section (?P<fields>\{[^\n]{1,900}\}) -->\n")
-"""A section's mark."""
-END = "<!-- rlhf-canary:end -->\n"
+MARK = re.compile(r"<!-- rlhf-canary:section (?P<fields>\{[^\n]{1,900}\}) -->\r?\n")
+"""Of a section."""
 
 
 class Section(BaseModel):
@@ -63,14 +61,12 @@ class Section(BaseModel):
     key: Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
     """Made of the config's path."""
     text: str = Field("", exclude=True)
-    link: str = Field("", exclude=True)
-    """What the text must have beside its mark; an edit adds it later."""
 
     @property
     def marked(self) -> str:
-        """The text between its marks."""
+        """The text below its mark."""
         fields = self.model_dump_json(exclude_defaults=True)
-        return f"<!-- rlhf-canary:section {fields} -->\n{self.text.rstrip()}\n{END}"
+        return f"<!-- rlhf-canary:section {fields} -->\n{self.text.rstrip()}\n"
 
     @property
     def word(self) -> str:
@@ -89,43 +85,26 @@ class Section(BaseModel):
             else f"{words[:LONGEST_WORDS].rpartition(' ')[0]} …"
         )
 
-    def without(self, place: str) -> Section:
-        """Return it without the lines that hold a text."""
-        lines = self.text.splitlines(keepends=True)
-        kept = "".join(line for line in lines if not place or place not in line)
-        return self.model_copy(update={"text": kept})
-
 
 def parse(body: str) -> list[Section]:
-    """Return the sections of a comment that have a valid mark; line breaks may be GitHub's CRLF."""
-    body = body.replace("\r\n", "\n")
+    """Return the sections of a comment that have a valid mark, without their texts."""
     found = []
-    for begin in BEGIN.finditer(body):
-        end = body.find(END.rstrip(), begin.end())
-        one = _read(begin) if end >= 0 else None
-        if one is not None:
-            found.append(one.model_copy(update={"text": body[begin.end() : end]}))
+    for mark in MARK.finditer(body):
+        with suppress(ValueError):  # its version or form is unknown
+            found.append(Section.model_validate_json(mark["fields"]))
     return found
-
-
-def _read(mark: re.Match[str]) -> Section | None:
-    """Return a mark's section without its text; None if its version or form is unknown."""
-    try:
-        return Section.model_validate_json(mark["fields"])
-    except ValueError:
-        return None
 
 
 def sections_of(
     answers: Sequence[Answer], source: Source, templates: Mapping[str, str] | None = None
 ) -> list[Section]:
-    """Return a section per answer; they share the comment's limit of length.
+    """Return a section per answer, by name; they share the comment's limit of length.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
     limit = max(LIMIT // max(1, len(answers)) - 600, LEAST)
-    return [
+    found = [
         Section(
             version=1,
             name=slug(answer.canary)[:LONGEST_NAME],
@@ -145,50 +124,21 @@ def sections_of(
         )
         for answer in answers
     ]
+    return sorted(found, key=lambda one: (one.name, one.key))
 
 
-def merged(body: str, new: Sequence[Section]) -> str | None:
-    """Return the comment with the new sections; None if a later run has already written them.
-
-    Other canaries' sections stay only if they are of the same commit: those of an older commit
-    would look like an answer on this one.
-    """
-    kept = [section for section in parse(body) if section.sha == new[0].sha]
-    fresh = [
-        section
-        for section in new
-        if not any(other.key == section.key and other.age > section.age for other in kept)
-    ]
-    if not fresh:
-        return None
-    written = {section.key for section in fresh}
-    others = [other for other in kept if other.key not in written]
-    return _body(sorted([*others, *fresh], key=lambda section: (section.name, section.key)))
+def is_later(body: str, new: Sequence[Section]) -> bool:
+    """Return whether a later run has written this comment for the same commit."""
+    return any(there.sha == new[0].sha and there.age > new[0].age for there in parse(body))
 
 
-def has_sections(body: str, wanted: Sequence[Section]) -> bool:
-    """Return whether the comment has these sections, or later ones."""
-    there = {section.key: section for section in parse(body)}
-    return all(
-        section.key in there
-        and (there[section.key].sha != section.sha or _is_there(there[section.key], section))
-        for section in wanted
-    )
-
-
-def _is_there(found: Section, wanted: Section) -> bool:
-    left_out = not found.text.strip()
-    same = found.age == wanted.age and (left_out or wanted.link in found.text)
-    return found.age > wanted.age or same
-
-
-def _body(sections: Sequence[Section]) -> str:
-    """Return the comment; sections that do not fit keep their first line, or only their mark."""
+def comment_of(sections: Sequence[Section]) -> str:
+    """Return the text; sections that do not fit keep their first line, or only their mark."""
     if len(sections) > MOST_PLAIN:
         return _overview(sorted(sections, key=lambda one: ORDER.index(one.word)))
     marked = [section.marked for section in sections]
     headline = f"{_headline(sections)}\n\n" if len(sections) > 1 else ""
-    body = f"{MARKER}\n{headline}" + "\n".join(marked)
+    body = headline + "\n".join(marked)
     for most in (FIRST_LINE, 0) if len(sections) > 1 else ():
         for place in sorted(range(len(marked)), key=lambda place: -len(marked[place])):
             if len(body) <= LIMIT:
@@ -196,7 +146,7 @@ def _body(sections: Sequence[Section]) -> str:
             first = sections[place].text.strip().split("\n", 1)[0][:most]
             left_out = f"{first}\n\n{OMITTED}".strip()
             marked[place] = sections[place].model_copy(update={"text": left_out}).marked
-            body = f"{MARKER}\n{headline}" + "\n".join(marked)
+            body = headline + "\n".join(marked)
     return body
 
 
@@ -226,7 +176,9 @@ def _overview(sections: Sequence[Section]) -> str:
 def _laid_out(sections: Sequence[Section], kept: int, rows: int) -> str:
     """Return the comment with so many whole sections and rows of the table."""
     shown = sections[:kept]
-    lines = [MARKER, _counted(sections), "", *_table(sections[:rows])]
+    mark = VERDICTS[sections[0].verdict].mark
+    headline = f"**{mark} {len(sections)} canaries: {_counts(sections)}**"
+    lines = [headline, "", *_table(sections[:rows])]
     if rows < len(sections):
         lines.append(f"| and {len(sections) - rows} more | | |")
     lines += ["", *(_titled(one) for one in shown if one.word not in FOLDED)]
@@ -250,12 +202,6 @@ def _table(sections: Sequence[Section]) -> Iterator[str]:
     for one in sections:
         mark = VERDICTS[one.verdict].mark
         yield f"| {markdown_code(one.name)} | {mark}&nbsp;{markdown_cell(one.word)} | {one.words} |"
-
-
-def _counted(sections: Sequence[Section]) -> str:
-    """Return `**❌ 4 canaries: 1 regression, 3 pass**`."""
-    mark = VERDICTS[sections[0].verdict].mark
-    return f"**{mark} {len(sections)} canaries: {_counts(sections)}**"
 
 
 def _counts(sections: Sequence[Section]) -> str:

@@ -6,34 +6,29 @@ This module alone decides where an answer goes and whether the baseline may be w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from canary.errors import UsageError
 from canary.github.payload import (
+    Event,
     LabeledEvent,
     MergeGroupEvent,
     PullRequestEvent,
     PushEvent,
     Repository,
     RunEvent,
-    Surroundings,
     WorkflowRunEvent,
     read,
 )
 
 BRANCHES = "refs/heads/"
-JUDGED_ACTIONS = (
-    "opened",
-    "synchronize",
-    "reopened",
-    "ready_for_review",
-    "labeled",
-    "unlabeled",
-)
-RECORDED_TRIGGERS = ("push", "schedule", "workflow_dispatch")
-"""Events on the default branch whose runs may enter the baseline."""
+ACCEPT_LABEL = "canary:accept"
+DEPENDABOT = "dependabot[bot]"
+"""Its pull requests have a read-only token, like those of forks."""
+JUDGED_ACTIONS = ("opened", "synchronize", "reopened", "ready_for_review")
+"""Of a pull request, beside the accept label and a new base branch."""
 
 
 class Kind(Enum):
@@ -45,6 +40,8 @@ class Kind(Enum):
     """On the default branch: compare, and write the baseline."""
     ANNOUNCE = "announce"
     """Set the pending status."""
+    PREFETCH = "prefetch"
+    """Fill the model cache of the GPU machine."""
     IGNORE = "ignore"
     """Do nothing; the reason says why."""
 
@@ -57,8 +54,6 @@ class Intent:
     reason: str
     """One sentence for the log; of the payload it holds only validated names."""
     event: str
-    repository: str = ""
-    """owner/name of the gated repository."""
     default_branch: str = ""
     head_sha: str = ""
     """Commit that gets the status: the pull request's head, never GITHUB_SHA's merge commit."""
@@ -66,25 +61,40 @@ class Intent:
     """owner/name; empty if it was deleted."""
     head_branch: str = ""
     base_sha: str = ""
-    """Commit whose config and thresholds apply; empty if it must be looked up."""
+    """Base commit of a pull request; empty if it must be looked up."""
     base_branch: str = ""
     pull_request: int | None = None
     """Set only if GitHub's event names it; otherwise `pulls` finds it by the head commit."""
     fork: bool = False
-    writes_baseline: bool = False
-    labelled: tuple[str, str] | None = None
-    """Label and login of its setter, if the event is about a label."""
+    accepting: bool = False
+    """Whether somebody has just set the accept label."""
     run_id: int | None = None
     """The training run whose artifact holds the records; None if it is this run."""
     conclusion: str = ""
     """How that run ended: success, failure, cancelled ...; empty before its end."""
-    draft: bool = False
+    nightly: bool = False
+    """Whether the longer canaries are trained too."""
+    accept_reason: str = ""
+    """Why a person who dispatched the run begins a new period of the baseline."""
+
+    @property
+    def writes_baseline(self) -> bool:
+        """Whether its runs enter the baseline."""
+        return self.kind is Kind.RECORD
 
 
-def intent_of(name: str, payload: Mapping[str, Any], *, sha: str = "", ref: str = "") -> Intent:
+def intent_of(
+    name: str,
+    payload: Mapping[str, Any],
+    *,
+    sha: str = "",
+    ref: str = "",
+    label: str = ACCEPT_LABEL,
+) -> Intent:
     """Return what the event `name` asks for.
 
-    `sha` and `ref` are GITHUB_SHA and GITHUB_REF, for events whose payload names no commit.
+    `sha` and `ref` are GITHUB_SHA and GITHUB_REF, for events whose payload names no commit; `label`
+    is the one that accepts.
 
     Raises:
         UsageError: the gate refuses this event; InputError: the payload lacks a key.
@@ -97,146 +107,131 @@ def intent_of(name: str, payload: Mapping[str, Any], *, sha: str = "", ref: str 
         )
     if name in ("schedule", "workflow_dispatch"):
         return _run(name, payload, sha, ref)
+    if name == "pull_request":
+        return _pull_request(name, payload, label)
     reader = READERS.get(name)
     if reader is None:
         return Intent(Kind.IGNORE, f"the event {name} asks for no comparison", name)
     return reader(name, payload)
 
 
-def _pull_request(name: str, payload: Mapping[str, Any]) -> Intent:
+def _pull_request(name: str, payload: Mapping[str, Any], accepts: str) -> Intent:
     event = read(PullRequestEvent, name, payload)
-    pull, repository = event.pull_request, event.repository
-    head_repository = pull.head.repo.full_name if pull.head.repo else ""
-    judged = event.action in JUDGED_ACTIONS or (
-        event.action == "edited" and "base" in event.changes
-    )
-    labelled = None
-    if event.action == "labeled":
-        label = read(LabeledEvent, name, payload)
-        labelled = (label.label.name, label.sender.login)
-    what = f"pull request #{pull.number} was {event.action}"
+    head_repository = event.head_repository.full_name if event.head_repository else ""
+    fork = head_repository != event.repository.full_name
+    accepting = event.action == "labeled" and read(LabeledEvent, name, payload).label == accepts
+    what = f"pull request #{event.number} was {event.action}"
     if event.action == "synchronize":
-        what = f"pull request #{pull.number} has new commits"
+        what = f"pull request #{event.number} has new commits"
+    rebased = event.action == "edited" and "base" in event.changes
+    nothing = ""
+    if not (event.action in JUDGED_ACTIONS or accepting or rebased):
+        nothing = "no new comparison"
+    elif fork or event.author == DEPENDABOT:
+        nothing = (
+            "nothing is trained here, because the token of forks and Dependabot cannot answer;"
+            " `canary init --forks` writes workflows for them"
+        )
+    elif event.draft:
+        nothing = "nothing is trained while it is a draft"
     return Intent(
-        kind=Kind.JUDGE if judged else Kind.IGNORE,
-        reason=what if judged else f"{what}: no new comparison",
+        kind=Kind.IGNORE if nothing else Kind.JUDGE,
+        reason=f"{what}: {nothing}" if nothing else what,
         event=name,
-        repository=repository.full_name,
-        default_branch=repository.default_branch,
-        head_sha=pull.head.sha,
+        default_branch=event.repository.default_branch,
+        head_sha=event.head_sha,
         head_repository=head_repository,
-        head_branch=pull.head.ref,
-        base_sha=pull.base.sha,
-        base_branch=pull.base.ref,
-        pull_request=pull.number,
-        fork=head_repository != repository.full_name,
-        labelled=labelled,
-        draft=pull.draft,
+        head_branch=event.head_ref,
+        base_sha=event.base_sha,
+        base_branch=event.base_ref,
+        pull_request=event.number,
+        fork=fork,
+        accepting=accepting,
     )
 
 
 def _push(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(PushEvent, name, payload)
-    repository = event.repository
-    if not event.ref.startswith(BRANCHES):
-        return _ignored(name, repository, f"{event.ref} is not a branch")
+    default = event.repository.default_branch
+    if event.ref != f"{BRANCHES}{default}":
+        reason = f"{event.ref} is not the default branch {default}: only pull requests are judged"
+        return Intent(Kind.IGNORE, reason, name)
     if set(event.after) == {"0"}:
-        return _ignored(name, repository, f"{event.ref} was deleted")
-    branch = event.ref.removeprefix(BRANCHES)
-    if branch != repository.default_branch:
-        return _ignored(
-            name,
-            repository,
-            f"{branch} is not the default branch {repository.default_branch};"
-            " only its pull requests are judged",
-        )
-    return _recorded(name, repository, event.after, f"{branch} has new commits")
+        return Intent(Kind.IGNORE, f"{event.ref} was deleted", name)
+    return _recorded(name, event.repository, event.after, f"{default} has new commits")
 
 
 def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
-    event = read(RunEvent, name, payload)
-    repository = event.repository
-    default = f"{BRANCHES}{repository.default_branch}"
+    default = f"{BRANCHES}{read(Event, name, payload).repository.default_branch}"
     # A schedule runs only on the default branch; a dispatch must name its branch.
-    fallback = default if name == "schedule" else ""
-    given = {"GITHUB_SHA": sha, "GITHUB_REF": ref or event.ref or fallback}
-    place = read(Surroundings, name, given)
-    started = "was dispatched" if name == "workflow_dispatch" else "runs by schedule"
-    if place.ref == default:
-        return _recorded(name, repository, place.sha, f"{repository.default_branch} {started}")
-    return Intent(
-        kind=Kind.JUDGE,
-        reason=f"{place.ref} {started}: compared but not recorded",
-        event=name,
-        repository=repository.full_name,
-        default_branch=repository.default_branch,
-        head_sha=place.sha,
-        head_repository=repository.full_name,
-        head_branch=place.ref.removeprefix(BRANCHES) if place.ref.startswith(BRANCHES) else "",
-        base_branch=repository.default_branch,
-    )
+    place = ref or payload.get("ref") or (default if name == "schedule" else "")
+    event = read(RunEvent, name, {**payload, "GITHUB_SHA": sha, "GITHUB_REF": place})
+    repository = event.repository
+    task = "nightly" if name == "schedule" else event.task or "train"
+    what = "the nightly run" if name == "schedule" else f"{task} was dispatched"
+    if event.ref == default:
+        recorded = _recorded(name, repository, event.sha, f"{what} on {repository.default_branch}")
+        if task == "prefetch":
+            return replace(recorded, kind=Kind.PREFETCH)
+        reason = " ".join(event.accept.split())
+        return replace(recorded, nightly=task == "nightly", accept_reason=reason)
+    return Intent(Kind.IGNORE, f"{what} on {event.ref}, not on the default branch", name)
 
 
 def _merge_group(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(MergeGroupEvent, name, payload)
-    group, repository = event.merge_group, event.repository
+    repository = event.repository
     if event.action != "checks_requested":
-        return _ignored(name, repository, f"the merge group was {event.action}")
+        return Intent(Kind.IGNORE, f"the merge group was {event.action}", name)
     return Intent(
         kind=Kind.JUDGE,
-        reason=f"the merge queue asks for {group.head_sha[:9]}",
+        reason=f"the merge queue asks for {event.head_sha[:9]}",
         event=name,
-        repository=repository.full_name,
         default_branch=repository.default_branch,
-        head_sha=group.head_sha,
+        head_sha=event.head_sha,
         head_repository=repository.full_name,
-        head_branch=group.head_ref.removeprefix(BRANCHES),
-        base_sha=group.base_sha,
-        base_branch=group.base_ref.removeprefix(BRANCHES),
+        head_branch=event.head_ref.removeprefix(BRANCHES),
+        base_sha=event.base_sha,
+        base_branch=event.base_ref.removeprefix(BRANCHES),
     )
 
 
 def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(WorkflowRunEvent, name, payload)
-    run, repository = event.workflow_run, event.repository
-    head_repository = run.head_repository.full_name if run.head_repository else ""
+    repository = event.repository
+    if event.trigger != "pull_request":
+        return Intent(Kind.IGNORE, f"run {event.id} was started by {event.trigger}", name)
+    head_repository = event.head_repository.full_name if event.head_repository else ""
     fork = head_repository != repository.full_name
-    branch = run.head_branch or ""
-    records = run.event in RECORDED_TRIGGERS and not fork and branch == repository.default_branch
-    if not records and run.event != "pull_request":
-        where = f" on {branch or 'no branch'}" if run.event in RECORDED_TRIGGERS else ""
-        return _ignored(name, repository, f"run {run.id} was started by {run.event}{where}")
-    kind, reason = _stage(event, Kind.RECORD if records else Kind.JUDGE)
+    kind, reason = _stage(event)
+    if not fork and (kind is Kind.ANNOUNCE or event.conclusion == "skipped"):
+        # The workflow for forks skips this repository's branches, except those of Dependabot.
+        kind, reason = Kind.IGNORE, f"run {event.id} is of a branch of this repository"
     return Intent(
         kind=kind,
         reason=reason,
         event=name,
-        repository=repository.full_name,
         default_branch=repository.default_branch,
-        head_sha=run.head_sha,
+        head_sha=event.head_sha,
         head_repository=head_repository,
-        head_branch=branch,
-        base_sha=run.head_sha if records else "",
-        base_branch=repository.default_branch if records else "",
+        head_branch=event.head_branch or "",
         fork=fork,
-        writes_baseline=kind is Kind.RECORD,
-        run_id=run.id,
-        conclusion=(run.conclusion or "") if event.action == "completed" else "",
+        run_id=event.id,
+        conclusion=(event.conclusion or "") if event.action == "completed" else "",
     )
 
 
-def _stage(event: WorkflowRunEvent, when_done: Kind) -> tuple[Kind, str]:
+def _stage(event: WorkflowRunEvent) -> tuple[Kind, str]:
     """Return what a run asks for in its present state, and why."""
-    run = event.workflow_run
-    what = f"run {run.id} of {run.head_sha[:9]} by {run.event}"
+    what = f"run {event.id} of {event.head_sha[:9]}"
     if event.action in ("requested", "in_progress"):
         return Kind.ANNOUNCE, f"{what} has started"
     if event.action != "completed":
         return Kind.IGNORE, f"{what} is {event.action}"
-    if run.conclusion == "action_required":
+    if event.conclusion == "action_required":
         # A first-time contributor's run ends like this and starts again after approval.
         return Kind.ANNOUNCE, f"{what} waits for the approval of someone with write permission"
-    return when_done, f"{what} ended as {run.conclusion or 'unknown'}"
+    return Kind.JUDGE, f"{what} ended as {event.conclusion or 'unknown'}"
 
 
 def _recorded(name: str, repository: Repository, sha: str, reason: str) -> Intent:
@@ -244,29 +239,15 @@ def _recorded(name: str, repository: Repository, sha: str, reason: str) -> Inten
         kind=Kind.RECORD,
         reason=reason,
         event=name,
-        repository=repository.full_name,
         default_branch=repository.default_branch,
         head_sha=sha,
         head_repository=repository.full_name,
         head_branch=repository.default_branch,
-        base_sha=sha,
         base_branch=repository.default_branch,
-        writes_baseline=True,
-    )
-
-
-def _ignored(name: str, repository: Repository, reason: str) -> Intent:
-    return Intent(
-        kind=Kind.IGNORE,
-        reason=f"{reason}: nothing to compare",
-        event=name,
-        repository=repository.full_name,
-        default_branch=repository.default_branch,
     )
 
 
 READERS: dict[str, Callable[[str, Mapping[str, Any]], Intent]] = {
-    "pull_request": _pull_request,
     "push": _push,
     "merge_group": _merge_group,
     "workflow_run": _workflow_run,

@@ -7,9 +7,9 @@ ignored. A missing or invalid key is an error that names it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from canary.errors import InputError
 
@@ -41,117 +41,86 @@ class HeadRepository(Part):
     full_name: RepositoryName
 
 
-class Head(Part):
-    """The commit that a pull request asks to merge."""
+class Event(Part):
+    """What every event has."""
 
-    sha: Sha
-    ref: Ref
-    repo: HeadRepository | None
-    """None if the fork was deleted."""
+    repository: Repository
 
 
-class Base(Part):
-    """The branch that a pull request targets."""
-
-    sha: Sha
-    ref: Ref
-
-
-class PullRequest(Part):
-    """A pull request at the time of the event."""
-
-    number: Number
-    head: Head
-    base: Base
-    draft: bool = False
-
-
-class Label(Part):
-    """A label that was set."""
-
-    name: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-
-
-class Sender(Part):
-    """The user who caused the event."""
-
-    login: Login
-
-
-class PullRequestEvent(Part):
+class PullRequestEvent(Event):
     """`pull_request`."""
 
     action: Word
-    repository: Repository
-    pull_request: PullRequest
     changes: dict[str, Any] = {}
     """Fields changed by an edit."""
+    number: Number = Field(validation_alias=AliasPath("pull_request", "number"))
+    author: Login | None = Field(None, validation_alias=AliasPath("pull_request", "user", "login"))
+    """None if the account was deleted."""
+    draft: bool = Field(False, validation_alias=AliasPath("pull_request", "draft"))
+    head_sha: Sha = Field(validation_alias=AliasPath("pull_request", "head", "sha"))
+    head_ref: Ref = Field(validation_alias=AliasPath("pull_request", "head", "ref"))
+    head_repository: HeadRepository | None = Field(
+        validation_alias=AliasPath("pull_request", "head", "repo")
+    )
+    """None if the fork was deleted."""
+    base_sha: Sha = Field(validation_alias=AliasPath("pull_request", "base", "sha"))
+    base_ref: Ref = Field(validation_alias=AliasPath("pull_request", "base", "ref"))
 
 
 class LabeledEvent(Part):
     """`pull_request` with the action `labeled`."""
 
-    label: Label
-    sender: Sender
+    label: Annotated[str, StringConstraints(min_length=1, max_length=1000)] = Field(
+        validation_alias=AliasPath("label", "name")
+    )
 
 
-class PushEvent(Part):
+class PushEvent(Event):
     """`push`."""
 
     ref: Ref
     after: Sha
     """The reference's new commit; zeros if it was deleted."""
-    repository: Repository
 
 
-class MergeGroup(Part):
-    """A group of a merge queue."""
-
-    head_sha: Sha
-    head_ref: Ref
-    base_sha: Sha
-    base_ref: Ref
-
-
-class MergeGroupEvent(Part):
-    """`merge_group`."""
+class MergeGroupEvent(Event):
+    """`merge_group`, of a merge queue."""
 
     action: Word
-    repository: Repository
-    merge_group: MergeGroup
+    head_sha: Sha = Field(validation_alias=AliasPath("merge_group", "head_sha"))
+    head_ref: Ref = Field(validation_alias=AliasPath("merge_group", "head_ref"))
+    base_sha: Sha = Field(validation_alias=AliasPath("merge_group", "base_sha"))
+    base_ref: Ref = Field(validation_alias=AliasPath("merge_group", "base_ref"))
 
 
-class WorkflowRun(Part):
-    """The run that triggered `workflow_run`."""
-
-    id: Number
-    event: Word
-    head_sha: Sha
-    head_branch: Ref | None
-    head_repository: HeadRepository | None
-    conclusion: Word | None
-
-
-class WorkflowRunEvent(Part):
+class WorkflowRunEvent(Event):
     """`workflow_run`. Its list of pull requests is empty for forks, so we do not use it."""
 
     action: Word
-    repository: Repository
-    workflow_run: WorkflowRun
+    id: Number = Field(validation_alias=AliasPath("workflow_run", "id"))
+    trigger: Word = Field(validation_alias=AliasPath("workflow_run", "event"))
+    head_sha: Sha = Field(validation_alias=AliasPath("workflow_run", "head_sha"))
+    head_branch: Ref | None = Field(validation_alias=AliasPath("workflow_run", "head_branch"))
+    head_repository: HeadRepository | None = Field(
+        validation_alias=AliasPath("workflow_run", "head_repository")
+    )
+    conclusion: Word | None = Field(validation_alias=AliasPath("workflow_run", "conclusion"))
 
 
-class RunEvent(Part):
-    """`schedule` and `workflow_dispatch`, which name no commit."""
+class RunEvent(Event):
+    """`schedule` and `workflow_dispatch`, which name no commit: GitHub's environment variables do.
+    A person who dispatches a run chooses a task."""
 
-    repository: Repository
-    ref: Ref | None = None
-
-
-class Surroundings(Part):
-    """GitHub's environment variables for events that name no commit."""
-
-    sha: Sha = Field(alias="GITHUB_SHA")
-    ref: Ref = Field(alias="GITHUB_REF")
+    sha: Sha = Field(validation_alias="GITHUB_SHA")
+    ref: Ref = Field(validation_alias="GITHUB_REF")
+    task: Literal["", "train", "nightly", "bootstrap", "prefetch"] = Field(
+        "", validation_alias=AliasPath("inputs", "task")
+    )
+    """Empty where the workflow offers none."""
+    accept: Annotated[str, StringConstraints(max_length=300)] = Field(
+        "", validation_alias=AliasPath("inputs", "accept")
+    )
+    """Reason for a new period of the baseline; empty without one."""
 
 
 Read = TypeVar("Read", bound=Part)

@@ -18,7 +18,7 @@ from canary.report.bisect_hint import Hint
 from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.place_rows import MEANT
 from canary.report.render import HEADINGS, environment, table, tidy
-from canary.report.view import SUMMARY_ROWS, CheckRow, View, view_of
+from canary.report.view import SUMMARY_ROWS, View, view_of
 
 TEMPLATE = "comment.md.jinja"
 MOST_ROWS = 5_000
@@ -42,12 +42,13 @@ class CommentView(View):
 CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
     ("skipped checks", lambda view: replace(view, skipped=())),
     ("environment", lambda view: replace(view, environment=())),
-    ("checks that passed", lambda view: replace(view, rows=_without_passed(view))),
+    (
+        "checks that passed",
+        lambda view: replace(view, rows=tuple(row for row in view.rows if not row.passed)),
+    ),
     ("config after 20 keys", lambda view: replace(view, config=view.config[:20])),
-    ("notes after the third", lambda view: replace(view, notes=view.notes[:3])),
     ("warnings", lambda view: replace(view, warned=())),
     ("undecided checks after the first", lambda view: replace(view, undecided=view.undecided[:1])),
-    ("alerts after the worst", lambda view: replace(view, alerts=view.alerts[:1])),
     ("the table of checks", lambda view: replace(view, rows=())),
     ("config", lambda view: replace(view, config=())),
     ("failed checks after the fifth", lambda view: replace(view, failed=view.failed[:5])),
@@ -55,10 +56,6 @@ CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
     ("differences after the third", lambda view: replace(view, chain=view.chain[:3])),
 )
 """Names of parts and how to cut them, the least useful first."""
-
-
-def _without_passed(view: CommentView) -> tuple[CheckRow, ...]:
-    return tuple(row for row in view.rows if not row.passed)
 
 
 def comment_view(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from canary.baseline.comparability import own_slug
+from canary.compare.paths import Compared
 from canary.compare.report import WORST_FIRST, Comparison
+from canary.record.types import RunRecord
 from canary.report.bisect_hint import Hint
 from canary.report.escape import NOT_PRINTED
 
@@ -30,14 +34,12 @@ class StatusText:
 PENDING = StatusText("pending", "no result yet")
 
 
-def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
+def status_of(answers: Sequence[Answer], strict: bool = False) -> StatusText:
     """Return one status for all canaries of a run, by the answer that decides.
 
     pass, no-baseline and an accepted change are `success`; inconclusive too, unless `strict`.
     regression and an unaccepted change are `failure`; error is `error`.
     """
-    if not answers:
-        return StatusText("error", "error: the run left no record")
     decides = worst(answers, strict)
     found = decides.comparison
     states: dict[str, State] = {
@@ -85,8 +87,7 @@ class Source:
     origin: str = ""
     """owner/name of the commit's repository; empty outside a run."""
     report: str = ""
-    """The place of the link to the report with charts: a text that nothing else holds. Its line
-    is left out until the link is known. Empty if there will be no report."""
+    """The link to the report with charts, as Markdown; empty if there will be none."""
 
     def link(self, path: str, line: int | None) -> str:
         """Return the address of a line of the commit; empty outside a run, and for a path with
@@ -106,7 +107,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer for one canary."""
+    """The answer for one canary, and what it was judged by."""
 
     canary: str
     comparison: Comparison
@@ -116,11 +117,34 @@ class Answer:
     """The comparison's note that the comment shows below the first line."""
     hint: Hint | None = None
     """How to find the culprit of a red history."""
+    records: tuple[RunRecord, ...] = ()
+    """Runs of the head, completed or not, under the base branch's name of the canary."""
+    baseline: tuple[RunRecord, ...] = ()
+    """The runs that they were compared with."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Where the training job's runs are, by run id."""
+
+    @property
+    def compared(self) -> Compared:
+        """The comparison with its runs."""
+        return Compared(self.comparison, self.records, self.baseline, self.folders)
 
     @property
     def key(self) -> str:
         """Its unique name in the repository, usable in file names."""
-        return key_of(self.config or self.canary)
+        return own_slug(self.config or self.canary)
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The changed line that did it, as far as one is known."""
+        code = self.comparison.places.code
+        if code and code[0].line:
+            return code[0].name, code[0].line
+        cause = self.comparison.diagnosis.top_suspect
+        for evidence in cause.evidence if cause is not None else ():
+            if evidence.kind == "git" and evidence.path and evidence.line:
+                return evidence.path, evidence.line
+        return None
 
     @property
     def verdict(self) -> str:
@@ -128,22 +152,12 @@ class Answer:
         return self.comparison.verdict
 
 
-def key_of(config: str) -> str:
-    """Return a canary's unique name in the repository, usable in file names."""
-    return own_slug(config)
-
-
-def blocks(found: Comparison, strict: bool) -> bool:
-    """Return whether this answer blocks the merge of a pull request."""
-    return found.exit_code(strict) != 0
-
-
-def worst(answers: tuple[Answer, ...], strict: bool) -> Answer:
+def worst(answers: Sequence[Answer], strict: bool) -> Answer:
     """Return the answer that decides for all; answers that block come first."""
     return min(
         answers,
         key=lambda answer: (
-            not blocks(answer.comparison, strict),
+            answer.comparison.exit_code(strict) == 0,
             WORST_FIRST.index(answer.comparison.verdict),
         ),
     )

@@ -26,13 +26,15 @@ class Job:
     outputs: Path | None = None
     summary: Path | None = None
 
-    def say(self, level: Level, text: str) -> None:
-        """Print a message for the job's page; outside GitHub, a plain line."""
+    def say(self, level: Level, text: str, place: tuple[str, int] | None = None) -> None:
+        """Print a message for the job's page, and for the line of a file at which GitHub shows it;
+        outside GitHub, a plain line."""
         flat = log_line(text)
         if self.outputs is None and self.summary is None:
             print(f"canary: {flat}", file=self.stream, flush=True)
             return
-        print(f"::{level} title=RLHF Canary::{escaped(flat)}", file=self.stream, flush=True)
+        at = f",file={_property(place[0])},line={place[1]}" if place else ""
+        print(f"::{level} title=RLHF Canary{at}::{escaped(flat)}", file=self.stream, flush=True)
 
     def line(self, text: str) -> None:
         """Print a log line that cannot become a workflow command."""
@@ -61,21 +63,23 @@ class Job:
         status say the same."""
         if self.summary is None:
             return
+        data = markdown.encode()
         try:
-            self._add_summary(self.summary, markdown)
+            there = self.summary.stat().st_size if self.summary.exists() else 0
+            room = LARGEST_SUMMARY - there - len(CUT_HERE.encode())
+            if len(data) > room:
+                data = data[: max(0, room)].decode(errors="ignore").encode() + CUT_HERE.encode()
+            with self.summary.open("ab") as stream:
+                stream.write(data.rstrip(b"\n") + b"\n\n")
         except OSError as error:
             self.say("warning", f"the step summary cannot be written: {error.strerror}")
-
-    def _add_summary(self, summary: Path, markdown: str) -> None:
-        there = summary.stat().st_size if summary.exists() else 0
-        data = markdown.encode()
-        room = LARGEST_SUMMARY - there - len(CUT_HERE.encode())
-        if len(data) > room:
-            data = data[: max(0, room)].decode(errors="ignore").encode() + CUT_HERE.encode()
-        with summary.open("ab") as stream:
-            stream.write(data.rstrip(b"\n") + b"\n\n")
 
 
 def escaped(text: str) -> str:
     """Escape a workflow command's message (actions/toolkit, command.ts, escapeData)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape a property of a workflow command (actions/toolkit, command.ts, escapeProperty)."""
+    return escaped(log_line(text)).replace(":", "%3A").replace(",", "%2C")

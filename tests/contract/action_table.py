@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 ACTION = Path(__file__).parents[2] / "action.yml"
-MODES = ("run", "report", "pending", "prefetch")
+MODES = ("run", "report", "plan", "prefetch")
 
 
 def action() -> dict[str, Any]:
@@ -19,12 +19,12 @@ def action() -> dict[str, Any]:
 
 def modes_of(content: dict[str, Any]) -> dict[str, str]:
     """Input -> the modes in which it works: those of the steps that are handed it. The mode `all`
-    is the modes run, report and pending together, and is not named on its own."""
+    is the modes run, report and plan together, and is not named on its own."""
     found: dict[str, set[str]] = {name: set() for name in content["inputs"]}
     for step in content["runs"]["steps"]:
         modes = set(re.findall(r"inputs\.mode == '(\w+)'", step.get("if", ""))) or set(MODES)
         handed = yaml.safe_dump({key: step.get(key) for key in ("env", "with")})
-        for name in re.findall(r"inputs\.([\w-]+)", handed):
+        for name in re.findall(r"(?<!event\.)inputs\.([\w-]+)", handed):
             found[name] |= modes
     found["mode"] = set(MODES)
     return {name: _shown(modes) for name, modes in found.items()}

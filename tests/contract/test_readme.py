@@ -6,16 +6,13 @@ import json
 import re
 from html.parser import HTMLParser
 from importlib.metadata import metadata
-from pathlib import Path
 
-import yaml
 from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 
 from bench.faults import CORPORA
 from tests.contract.pages import DOCS, ROOT, examples, read
-from tests.contract.pasted_workflow import CHECKOUT
-from tests.contract.static_checks import clean, zizmor
+from tests.contract.workflow_files import example
 from tools.pictures.__main__ import IMAGES, MOST_BYTES, NAMES
 
 README = ROOT / "README.md"
@@ -96,18 +93,10 @@ def test_every_picture_says_in_words_what_it_shows() -> None:
         assert len(image.get("alt", "").split()) > 8, image
 
 
-def test_its_workflow_is_valid_pinned_and_has_no_right_to_write(tmp_path: Path) -> None:
+def test_its_workflow_is_what_init_writes_for_a_hosted_runner() -> None:
+    """Which is checked with the other examples."""
     (workflow,) = examples(README, "yaml")
-    path = tmp_path / ".github" / "workflows" / "canary.yml"
-    path.parent.mkdir(parents=True)
-    path.write_text(workflow, encoding="utf-8")
-    clean(["check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)])
-    zizmor(path)
-    loaded = yaml.load(workflow, yaml.BaseLoader)
-    (job,) = loaded["jobs"].values()
-    assert loaded["permissions"] == {}
-    assert job["permissions"] == {"contents": "read"}
-    assert f"- {CHECKOUT}\n" in workflow
+    assert workflow == example("hosted")
 
 
 def test_it_is_short() -> None:

@@ -11,27 +11,30 @@ from typing import Any
 
 import yaml
 
-from canary.gate.workflows import Answers, workflow
+from canary.gate import workflows as written
+from canary.gate.workflows import HOSTED, Answers, rendered
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "workflows"
 OWN = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTION = ROOT / "action.yml"
-OUR_ACTION = "rlhf-canary/rlhf-canary@"
+OUR_ACTION = written.ACTION
 
-STANDARD = Answers()
 EXAMPLE_ANSWERS = {
-    "pull-request": ("pull-request", STANDARD),
-    "fork-pull-request": ("fork-pull-request", Answers(forks=True)),
-    "fork-report": ("fork-report", Answers(forks=True)),
-    "baseline": ("baseline", STANDARD),
-    "bootstrap": ("bootstrap", STANDARD),
-    "accept": ("accept", STANDARD),
-    "nightly": ("nightly", STANDARD),
-    "prefetch": ("prefetch", Answers(model_cache="/srv/huggingface")),
-    "kubernetes": ("pull-request", Answers(runner="container", labels=("arc-gpu",))),
+    "canary": Answers(),
+    "canary-fork": Answers(forks=True),
+    "canary-fork-report": Answers(forks=True),
+    "hosted": Answers(labels=(HOSTED,)),
+    "kubernetes": Answers(runner="container", labels=("arc-gpu",)),
+    "model-cache": Answers(model_cache="/srv/huggingface"),
 }
-"""Example -> the template it comes from and the answers that give it."""
+"""Example -> the answers that give it."""
+
+
+def example(name: str) -> str:
+    """What `init` writes for an example."""
+    files = rendered(EXAMPLE_ANSWERS[name])
+    return files.get(f"{name}.yml", files["canary.yml"])
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Job:
         return [
             step.get("with", {}).get("mode", "all")
             for step in self.steps
-            if step.get("uses", "").startswith(OUR_ACTION)
+            if step.get("uses") == OUR_ACTION
         ]
 
     @property
@@ -85,8 +88,8 @@ def jobs(paths: list[Path]) -> list[Job]:
 
 
 def write_examples() -> None:
-    for name, (template, answers) in EXAMPLE_ANSWERS.items():
-        (EXAMPLES / f"{name}.yml").write_text(workflow(template, answers), encoding="utf-8")
+    for name in EXAMPLE_ANSWERS:
+        (EXAMPLES / f"{name}.yml").write_text(example(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from canary.baseline.layout import files_of
 from canary.config.token import Token
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings
-from canary.gate.manifest import Manifest, Part, write_manifest
-from canary.gate.report_job import answer
+from canary.gate.records import Manifest, Part, write_manifest
+from canary.gate.report_job import answer, plan
 from canary.github.client import connect
 from canary.github.workflow import Job
 from canary.record import jsonio
@@ -231,7 +231,6 @@ class Gatehouse:
             "CANARY_STRICT": "false",
             "CANARY_RECORDS": str(folder / "records"),
             "CANARY_REPORT": str(folder / "report"),
-            "CANARY_LINK": str(folder / "link.json"),
         } | given
 
     def pushes(self, count: int = 3) -> list[Said]:
@@ -259,6 +258,17 @@ class Gatehouse:
         """A push to the default branch and its report."""
         sha = sha or self.commit()
         return self.report("push", push_event(sha), runs, **inputs)
+
+    def dispatch(self, *runs: RunRecord, **inputs: str) -> Said:
+        """A run that a person started on the default branch, and its report."""
+        sha = self.commit()
+        payload = {"repository": repository_payload(), "ref": "refs/heads/main", "inputs": inputs}
+        return self.report("workflow_dispatch", payload, runs, head=sha)
+
+    def plan(self, pull: Pull, action: str = "opened", label: str = "") -> Said:
+        """What the plan says of a pull request's event."""
+        payload = pull_event(pull, action, (label, "ada") if label else None)
+        return self.report("pull_request", payload, None, by=plan)
 
     def judge(
         self, pull: Pull, *runs: RunRecord, action: str = "synchronize", **inputs: Any
@@ -387,6 +397,7 @@ def pull_event(pull: Pull, action: str, label: tuple[str, str] | None) -> dict[s
             "number": pull.number,
             "state": pull.state,
             "draft": pull.draft,
+            "user": {"login": pull.author},
             "merged": False,
             "head": {"sha": pull.head_sha, "ref": pull.head_branch, "repo": head},
             "base": {

@@ -12,7 +12,6 @@ from tests.github.openapi import Description
 from tests.github.state import (
     BOT,
     Artifact,
-    CheckRun,
     Comment,
     LabelEvent,
     Pull,
@@ -205,36 +204,6 @@ class Payloads:
             created_at=status.created,
             updated_at=status.created,
             creator=self.user(status.creator),
-        )
-        return found
-
-    def check_run(self, run: CheckRun) -> dict[str, Any]:
-        """A check run."""
-        found = self._example("check-run")
-        values = run.values
-        output = values.get("output", {})
-        completed = values.get("status") == "completed"
-        found.update(
-            id=run.id,
-            head_sha=run.sha,
-            name=values["name"],
-            external_id=values.get("external_id", ""),
-            url=f"{self.api}/check-runs/{run.id}",
-            html_url=f"{self.site}/runs/{run.id}",
-            details_url=values.get("details_url", f"{self.site}/runs/{run.id}"),
-            status=values.get("status", "queued"),
-            conclusion=values.get("conclusion"),
-            started_at=values.get("started_at", run.created),
-            completed_at=run.completed if completed else None,
-            app=self.app(),
-            pull_requests=[],
-            output={
-                "title": output.get("title"),
-                "summary": output.get("summary"),
-                "text": output.get("text"),
-                "annotations_count": len(run.annotations),
-                "annotations_url": f"{self.api}/check-runs/{run.id}/annotations",
-            },
         )
         return found
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.github.payloads import Payloads
-from tests.github.state import Artifact, CheckRun, Pull, Repository, Run
+from tests.github.state import Artifact, Pull, Repository, Run
 
 LONGEST_BODY = 65_536
 LONGEST_DESCRIPTION = 140
@@ -279,70 +279,6 @@ def _set_status(call: Call) -> Answer:
 @serves("repos/list-commit-statuses-for-ref", "statuses")
 def _statuses(call: Call) -> Answer:
     return call.listed(call.repository.statuses_of(call.commit()), call.payloads.status)
-
-
-@serves("checks/create", "checks", level="write")
-def _make_check_run(call: Call) -> Answer:
-    values = dict(call.body)
-    sha = values.pop("head_sha")
-    if sha not in call.repository.commits:
-        return error(422, f"No commit found for SHA: {sha}")
-    repository = call.repository
-    run = CheckRun(next(repository.ids), sha, {}, [], repository.clock.stamp())
-    refused = _change(run, values, repository.clock.stamp())
-    if refused:
-        return refused
-    repository.check_runs[run.id] = run
-    repository.clock.advance(1)
-    return Answer(201, call.payloads.check_run(run))
-
-
-@serves("checks/update", "checks", level="write")
-def _edit_check_run(call: Call) -> Answer:
-    run = _found(call.repository.check_runs, call.path["check_run_id"])
-    refused = _change(run, dict(call.body), call.repository.clock.stamp())
-    call.repository.clock.advance(1)
-    return refused or Answer(200, call.payloads.check_run(run))
-
-
-def _change(run: CheckRun, values: dict[str, Any], now: str) -> Answer | None:
-    """Takes new values over; annotations are added to those that are there."""
-    if values.get("conclusion"):
-        values["status"] = "completed"
-    if values.get("status") == "completed" and not values.get("conclusion"):
-        return invalid("CheckRun", "conclusion", "conclusion is required when completed")
-    output = dict(values.get("output", {}))
-    run.annotations += output.pop("annotations", [])
-    run.values.update(values)
-    if values.get("status") == "completed":
-        run.completed = values.get("completed_at", now)
-    if output:
-        run.values["output"] = output
-    return None
-
-
-@serves("checks/list-for-ref", "checks")
-def _check_runs(call: Call) -> Answer:
-    sha = call.commit()
-    found = [
-        run
-        for run in reversed(call.repository.check_runs.values())
-        if run.sha == sha
-        and call.query.get("check_name", run.values["name"]) == run.values["name"]
-        and call.query.get("status", run.values.get("status")) == run.values.get("status")
-    ]
-    if call.query.get("filter", "latest") == "latest":
-        # "Filters check runs by their completed_at timestamp", as GitHub describes it.
-        newest = {run.values["name"]: run for run in sorted(found, key=_completed)}
-        found = list(newest.values())
-    shown, headers = call.page(found, call.payloads.check_run)
-    return Answer(200, {"total_count": len(found), "check_runs": shown}, headers)
-
-
-def _completed(run: CheckRun) -> tuple[str, int]:
-    """Orders check runs as they are shown; one that is not completed by when it was made."""
-    completed = run.values.get("status") == "completed"
-    return run.completed if completed else run.created, run.id
 
 
 @serves("repos/get-content", "contents")

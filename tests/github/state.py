@@ -112,19 +112,6 @@ class Status:
 
 
 @dataclass
-class CheckRun:
-    """A check run; `values` as the requests gave them, annotations collected."""
-
-    id: int
-    sha: str
-    values: dict[str, Any]
-    annotations: list[dict[str, Any]]
-    created: str
-    completed: str = ""
-    """When it was completed last; an edit completes it anew."""
-
-
-@dataclass
 class Artifact:
     """An artifact of a workflow run."""
 
@@ -167,7 +154,6 @@ class Repository:
         self.pulls: dict[int, Pull] = {}
         self.comments: dict[int, Comment] = {}
         self.statuses: list[Status] = []
-        self.check_runs: dict[int, CheckRun] = {}
         self.runs: dict[int, Run] = {}
 
     def add_commit(

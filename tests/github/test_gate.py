@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from canary.gate.context import World
-from canary.gate.inputs import ReportSettings, TrainSettings
-from canary.gate.manifest import Manifest, Part, write_manifest
-from canary.gate.report_job import pending
-from canary.gate.single_job import whole
-from canary.github.comment import MARKER, parse
+from canary.gate.records import Manifest, Part, write_manifest
+from canary.gate.report_job import plan
+from canary.github.comment import parse
+from canary.github.sticky import marker
 from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
-    Said,
     pull_event,
     push_event,
     records_folder,
+    workflow_run_event,
 )
 from tests.github.server import GitHub
-from tests.github.turns import Turns
 from tests.unit.comparing import altered
 
 SLOW = 0.2
@@ -48,7 +43,7 @@ def test_pushes_to_the_default_branch_fill_the_baseline(house: Gatehouse) -> Non
 def test_a_pull_request_gets_pending_then_comment_and_status(house: Gatehouse) -> None:
     house.baseline()
     pull = house.pull()
-    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=plan)
     assert house.status(pull.head_sha) == ("pending", "no result yet")
     said = house.judge(pull, house.run(SLOW), action="opened")
     state, description = house.status(pull.head_sha)
@@ -57,13 +52,73 @@ def test_a_pull_request_gets_pending_then_comment_and_status(house: Gatehouse) -
     assert said.outputs["verdict"] == "regression"
     assert state == "failure"
     assert description.startswith("Regression: median step time +100.0%")
-    assert comment.body.startswith(MARKER)
+    assert comment.body.startswith(marker("rlhf-canary"))
     assert comment.body.splitlines()[2].startswith("**❌ Regression: median step time")
     assert said.outputs["comment-url"].endswith(f"issuecomment-{comment.id}")
     assert said.outputs["baseline-sha"] == pull.base_sha
     assert "Regression: median step time" in said.summary
     assert Path(said.outputs["report-path"], "sft_smoke", "comparison.json").exists()
     assert len(house.entries()) == 3, "a pull request never writes the baseline"
+
+
+def test_the_plan_names_the_jobs_of_each_event(house: Gatehouse) -> None:
+    pull = house.pull()
+    assert house.plan(pull).outputs == {"jobs": "run report"}
+    assert house.plan(pull, "labeled", "canary:accept").outputs == {"jobs": "run report"}
+    main = push_event(house.commit())
+    assert house.report("push", main, None, by=plan).outputs == {"jobs": "run record"}
+    payload = {"repository": main["repository"], "ref": "refs/heads/main"}
+    for task, jobs in (("bootstrap", "run record"), ("prefetch", "prefetch")):
+        asked = payload | {"inputs": {"task": task}}
+        head = house.heads["main"]
+        said = house.report("workflow_dispatch", asked, None, by=plan, head=head)
+        assert said.outputs == {"jobs": jobs}
+
+
+@pytest.mark.parametrize("why", ["label", "draft", "fork"])
+def test_what_asks_for_nothing_gets_one_notice_and_nothing_else(house: Gatehouse, why: str) -> None:
+    pull = house.pull(
+        draft=why == "draft", head_repository="mona/repo" if why == "fork" else "org/repo"
+    )
+    said = house.plan(pull, "labeled" if why == "label" else "opened", "bug")
+    assert said.outputs == {"jobs": ""}
+    assert said.log.count("::notice") == 1
+    assert len(said.log.splitlines()) == 1
+    assert not house.hub_repository.statuses_of(pull.head_sha)
+    assert not house.comments(pull)
+
+
+def test_a_commit_that_is_not_the_head_any_more_is_not_trained(house: Gatehouse) -> None:
+    """Its training would begin after that of the newer commit, and cancel it."""
+    pull = house.pull()
+    event = pull_event(pull, "synchronize", None)
+    house.push_to(pull)
+    said = house.report("pull_request", event, None, by=plan)
+    assert said.outputs == {"jobs": ""}
+    assert said.log.count("::notice") == 1
+    assert house.plan(pull, "synchronize").outputs == {"jobs": "run report"}
+
+
+def test_no_run_of_another_workflow_starts_a_training(house: Gatehouse) -> None:
+    """The plan of a workflow_run has the rights of the default branch."""
+    pull = house.pull(head_repository="mona/repo")
+    house.hub_repository.add_run(pull.head_sha, id=50, head_repository="mona/repo")
+    done = workflow_run_event(pull.head_sha, 50, "mona/repo")
+    said = house.report("workflow_run", done, None, by=plan)
+    assert said.outputs == {"jobs": "report"}
+
+
+def test_the_nightly_run_judges_the_longer_canary_where_there_is_one(house: Gatehouse) -> None:
+    payload = {"schedule": "23 3 * * *"}
+    sha = house.commit()
+    event: dict[str, Any] = {"ref": "refs/heads/main", **payload}
+    said = house.report("schedule", event, [house.run()], head=sha)
+    assert said.outputs["verdict"] == "no-baseline"
+    longer = BASE_CONFIG.replace("sft_smoke", "sft_nightly")
+    sha = house.commit(files={"canary-nightly.yaml": longer})
+    said = house.report("schedule", event, [house.run()], of="canary-nightly.yaml", head=sha)
+    assert len(house.entries()) == 2
+    assert "the run left no record of canary.yaml" in said.summary
 
 
 def test_a_second_push_edits_the_same_comment(house: Gatehouse) -> None:
@@ -92,11 +147,11 @@ def test_a_read_only_token_is_a_notice_and_no_red_build(house: Gatehouse, github
     house.baseline(4)
     pull = house.pull()
     github.read_only()
-    said = house.judge(pull, house.run(), status="both")
+    said = house.judge(pull, house.run())
     assert said.code == 0
     assert not house.comments(pull)
-    assert said.log.count("::notice") == 3
-    for scope in ("pull-requests: write", "statuses: write", "checks: write"):
+    assert said.log.count("::notice") == 2
+    for scope in ("pull-requests: write", "statuses: write"):
         assert scope in said.log
     assert "Verdict" in said.summary
 
@@ -160,7 +215,7 @@ def test_an_older_run_of_the_same_commit_changes_neither_comment_nor_status(
 def test_a_run_that_died_is_an_error_on_the_commit(house: Gatehouse) -> None:
     house.baseline()
     pull = house.pull()
-    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=plan)
     said = house.judge(pull)
     assert said.code == 4
     assert house.status(pull.head_sha) == (
@@ -188,40 +243,6 @@ def test_a_regression_on_the_default_branch_is_kept_and_not_compared_with(
     assert said.code == 1
     assert sum("+red" in name for name in house.entries()) == 1
     assert house.push_main(house.run()).code == 0
-
-
-def test_a_check_run_carries_report_and_annotations(house: Gatehouse, github: GitHub) -> None:
-    house.baseline()
-    pull = house.pull()
-    house.judge(pull, house.run(SLOW), status="check-run")
-    (run,) = house.hub_repository.check_runs.values()
-    assert run.values["status"] == "completed"
-    assert run.values["conclusion"] == "failure"
-    assert run.sha == pull.head_sha
-    assert {one["path"] for one in run.annotations} == {"canary.yaml"}
-    assert "step_time_median" in run.annotations[0]["title"]
-    assert not house.hub_repository.statuses_of(pull.head_sha)
-
-
-@pytest.mark.parametrize("announced", [True, False])
-def test_a_check_run_of_an_older_run_does_not_come_after_that_of_a_later_one(
-    house: Gatehouse, github: GitHub, announced: bool
-) -> None:
-    house.baseline(4)
-    pull = house.pull()
-    checks: dict[str, Any] = {"status": "check-run", "comment": "false"}
-    event, first = pull_event(pull, "opened", None), house.runs
-    if announced:
-        house.report("pull_request", event, None, by=pending, **checks)
-    house.runs = first + 9
-    house.judge(pull, house.run(), **checks)
-    house.runs, run = first, house.run(SLOW)
-    house.runs = first
-    said = house.judge(pull, run, **checks)
-    assert "a later run has already set the check run" in said.log
-    (shown,) = github.client().get_repo("org/repo").get_commit(pull.head_sha).get_check_runs()
-    assert shown.conclusion == "success"
-    assert len(house.hub_repository.check_runs) == 1 + announced
 
 
 def test_a_ghes_is_reached_under_its_own_address(tmp_path: Path, github: GitHub) -> None:
@@ -268,22 +289,16 @@ def second(house: Gatehouse, name: str) -> dict[str, Any]:
     return {"config": "second.yaml"}
 
 
-def test_jobs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
+def test_legs_of_a_matrix_have_a_status_and_a_comment_each(house: Gatehouse) -> None:
     inputs = second(house, "other")
     pull = house.pull()
-    payload = pull_event(pull, "opened", None)
-    legs: list[dict[str, Any]] = [{}, inputs | {"name": "rlhf-canary-other"}]
-    house.github.trouble.hold("POST|PATCH", "/comments", 10)
-
-    def leg(inputs: dict[str, Any]) -> Said:
-        config = inputs.get("config", "canary.yaml")
-        return house.report("pull_request", payload, [house.run()], of=config, jobs="2", **inputs)
-
-    said = Turns(house.github.clock).run(*(partial(leg, inputs) for inputs in legs))
-    assert [one.code for one in said] == [0, 0]
-    (comment,) = house.comments(pull)
-    assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
-    assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
+    house.judge(pull, house.run())
+    house.judge(pull, house.run(), of="second.yaml", name="rlhf-canary-other", **inputs)
+    comments = house.comments(pull)
+    assert [[one.name for one in parse(found.body)] for found in comments] == [
+        ["sft_smoke"],
+        ["other"],
+    ]
     contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
     assert contexts == {"rlhf-canary", "rlhf-canary-other"}
 
@@ -313,7 +328,7 @@ def test_two_new_configs_of_one_long_name_have_a_report_each(house: Gatehouse) -
         write_manifest(folder / "records", Manifest(parts=parts))
 
     house.spoil = both
-    said = house.judge(pull, config="\n".join(configs), status="check-run")
+    said = house.judge(pull, config="\n".join(configs))
     reports = list(Path(said.outputs["report-path"]).iterdir())
     assert len(reports) == 2
     assert all(len(one.name) <= 100 for one in reports)
@@ -329,53 +344,6 @@ def test_two_configs_of_one_name_do_not_overwrite_each_other(house: Gatehouse) -
     assert said.code == 4, "the second left no record"
 
 
-def test_a_branch_that_is_dispatched_is_judged_by_the_default_branchs_thresholds(
-    house: Gatehouse,
-) -> None:
-    house.baseline(4)
-    loose = BASE_CONFIG + "thresholds: {max_step_time_increase_pct: 900, max_tps_drop_pct: 99}\n"
-    sha = house.commit("loose", {"canary.yaml": loose})
-    payload = {"repository": push_event(sha)["repository"], "ref": "refs/heads/loose"}
-    said = house.report("workflow_dispatch", payload, [house.run(SLOW)], head=sha)
-    assert said.outputs["verdict"] == "regression"
-    assert house.status(sha)[0] == "failure"
-    assert len(house.entries()) == 4
-
-
-def test_the_whole_chain_in_one_process_hands_no_token_to_the_training(
-    house: Gatehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pull = house.pull()
-    seen: dict[str, str] = {}
-
-    def train(settings: TrainSettings, environ: Mapping[str, str], say: object) -> int:
-        seen.update(environ, base=settings.base_sha)
-        records_folder(settings.records, [house.run()])
-        return 0
-
-    monkeypatch.setattr("canary.gate.single_job.train", train)
-    said = house.report("pull_request", pull_event(pull, "opened", None), None, by=whole_chain)
-    assert said.outputs["verdict"] == "no-baseline"
-    states = [one.state for one in house.hub_repository.statuses_of(pull.head_sha)]
-    assert states == ["success", "pending"]
-    assert seen["base"] == pull.base_sha
-    assert not [name for name in seen if "TOKEN" in name or name.startswith("ACTIONS_")]
-    assert "GITHUB_OUTPUT" not in seen
-    assert house.github.token not in str(seen)
-
-
-def whole_chain(settings: ReportSettings, world: World) -> int:
-    environ = {
-        "CANARY_CONFIG": "canary.yaml",
-        "CANARY_TOKEN": settings.token.reveal(),
-        "GITHUB_TOKEN": settings.token.reveal(),
-        "ACTIONS_RUNTIME_TOKEN": "x",
-        "GITHUB_OUTPUT": "x",
-        "PATH": "x",
-    }
-    return whole(lambda: TrainSettings.read(environ), settings, world, environ, print)
-
-
 def test_the_diagnosis_names_the_line_that_the_pull_request_changed(house: Gatehouse) -> None:
     house.baseline()
     pull = house.pull()
@@ -384,7 +352,8 @@ def test_the_diagnosis_names_the_line_that_the_pull_request_changed(house: Gateh
     run = house.run()
     rates = [0.001 for _ in run.exact["trajectory"]["learning_rates"]]
     run = altered(run, "exact", "trajectory", "learning_rates", to=rates)
-    house.judge(pull, altered(run, "config", "learning_rate", to=0.001))
+    said = house.judge(pull, altered(run, "config", "learning_rate", to=0.001))
+    assert "::error title=RLHF Canary,file=configs/sft.yaml,line=4::" in said.log
     (comment,) = house.comments(pull)
     assert "Likely cause" in comment.body
     assert "4: learning\\_rate: 0.001" in comment.body

@@ -12,9 +12,8 @@ import pytest
 from canary.errors import CanaryError, ConfigError, Stopped, UsageError
 from canary.gate import report_job
 from canary.gate.context import World
-from canary.gate.inputs import ReportSettings, TrainSettings
-from canary.gate.report_job import pending
-from canary.gate.single_job import whole
+from canary.gate.inputs import ReportSettings
+from canary.gate.report_job import plan
 from canary.github.comment import parse
 from tests.contract.git_server import git
 from tests.github.gatehouse import (
@@ -36,7 +35,7 @@ DISK = OSError(errno.ENOSPC, "No space left on device")
 def pull(house: Gatehouse) -> Pull:
     """A pull request that an earlier run has announced."""
     made = house.pull()
-    house.report("pull_request", pull_event(made, "opened", None), None, by=pending)
+    house.report("pull_request", pull_event(made, "opened", None), None, by=plan)
     return made
 
 
@@ -202,7 +201,7 @@ def test_a_job_that_is_cancelled_says_so_on_the_commit(
 @pytest.mark.parametrize(
     ("name", "value", "by"),
     [
-        ("strict", "maybe", pending),
+        ("strict", "maybe", plan),
         ("strict", "maybe", report_job.answer),
         ("config", "a.yaml\na.yaml", report_job.answer),
         ("baseline_branch", "a b", report_job.answer),
@@ -218,21 +217,6 @@ def test_an_input_that_is_refused_is_an_error_on_the_commit(
     state, description = house.status(pull.head_sha)
     assert state == "error"
     assert name.split("_")[0] in description or value in description
-
-
-def test_an_input_of_the_training_that_is_refused_is_an_error_on_the_commit(
-    house: Gatehouse,
-) -> None:
-    def both(settings: ReportSettings, world: World) -> int:
-        environ = {"CANARY_CONFIG": "canary.yaml", "CANARY_TIMEOUT_MINUTES": "soon"}
-        return whole(lambda: TrainSettings.read(environ), settings, world, environ, print)
-
-    pull = house.pull()
-    with pytest.raises(UsageError):
-        house.report("pull_request", pull_event(pull, "opened", None), None, by=both)
-    state, description = house.status(pull.head_sha)
-    assert state == "error"
-    assert "soon" in description
 
 
 # GitHub.
@@ -270,44 +254,35 @@ def test_statuses_of_wrong_types_leave_no_commit_without_its_answer(
 ) -> None:
     house.baseline(4)
     pull = house.pull()
-    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=plan)
     github.trouble.answers("GET", "/statuses", body, times=1000)
     assert house.judge(pull, house.run(5.0)).code == 1
     assert house.status(pull.head_sha)[0] == "failure"
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize(
-    ("status", "kind"), [(200, "commit-status"), (404, "check-run"), (500, "commit-status")]
-)
+@pytest.mark.spread(1)
+@pytest.mark.parametrize("status", [200, 500])
 def test_an_older_success_goes_even_where_github_does_not_show_it(
-    house: Gatehouse, github: GitHub, status: int, kind: str
+    house: Gatehouse, github: GitHub, status: int
 ) -> None:
     house.baseline(4)
     pull = house.pull()
-    assert house.judge(pull, house.run(), status=kind).code == 0
-    path = "/statuses" if kind == "commit-status" else "/check-runs"
-    github.trouble.answers("GET", path, {"message": "x"}, times=1000, status=status)
-    github.trouble.fail("POST", path, times=1)
-    assert house.judge(pull, house.run(5.0), status=kind).code == 1
-    if kind == "commit-status":
-        assert house.status(pull.head_sha)[0] == "failure"
-    else:
-        last = [*house.hub_repository.check_runs.values()][-1]
-        assert last.values["conclusion"] == "failure"
+    assert house.judge(pull, house.run()).code == 0
+    github.trouble.answers("GET", "/statuses", {"message": "x"}, times=1000, status=status)
+    github.trouble.fail("POST", "/statuses", times=1)
+    assert house.judge(pull, house.run(5.0)).code == 1
+    assert house.status(pull.head_sha)[0] == "failure"
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("kind", ["commit-status", "check-run"])
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_forks_job_is_not_green_where_its_commit_got_no_answer(
-    house: Gatehouse, github: GitHub, tmp_path: Path, kind: str, method: str
+    house: Gatehouse, github: GitHub, tmp_path: Path, method: str
 ) -> None:
     pull = house.fork(artifact(tmp_path / "made", [house.run()]))
-    path = "/statuses" if kind == "commit-status" else "/check-runs"
-    github.trouble.fail(method, path, times=1000, status=500)
+    github.trouble.fail(method, "/statuses", times=1000, status=500)
     event = workflow_run_event(pull.head_sha, 50, FORK)
-    said = house.report("workflow_run", event, None, status=kind)
+    said = house.report("workflow_run", event, None)
     assert said.code == 4
     assert "the answer is missing on the commit" in said.log
     assert house.comments(pull)
@@ -527,7 +502,7 @@ def test_a_schedule_whose_payload_names_no_repository_is_judged_all_the_same(
 def test_a_baseline_that_cannot_be_written_is_told_on_the_commit(
     house: Gatehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canary.gate.baseline_update.save", full)
+    monkeypatch.setattr("canary.gate.report_job.save", full)
     sha = house.commit()
     with pytest.raises(CanaryError, match="disk is full"):
         house.report("push", push_event(sha), [house.run()])

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from canary.gate.report_job import pending
-from tests.github.gatehouse import FORK, NAME, Gatehouse, artifact, workflow_run_event
+from tests.github.gatehouse import (
+    FORK,
+    NAME,
+    Gatehouse,
+    artifact,
+    repository_payload,
+    workflow_run_event,
+)
 from tests.github.server import GitHub
 from tests.unit.comparing import altered
 
@@ -83,7 +89,7 @@ def test_pending_and_answer_of_another_base_branch_agree_in_a_private_repository
     pull.base_branch = "release"
     asked = workflow_run_event(pull.head_sha, 50, FORK, "requested")
     github.permissions["pull_requests"] = permission
-    said = house.report("workflow_run", asked, None, by=pending)
+    said = house.report("workflow_run", asked, None)
     github.permissions["pull_requests"] = "write"
     statuses = house.hub_repository.statuses_of(pull.head_sha)
     assert [one.context for one in statuses] == ["rlhf-canary (release)"] * (permission == "read")
@@ -171,8 +177,8 @@ def test_a_merge_without_acceptance_stays_red(house: Gatehouse) -> None:
     assert [name for name in house.entries() if "+red" in name]
 
 
-def test_the_accept_workflow_begins_a_level_whatever_the_verdict(house: Gatehouse) -> None:
-    said = house.push_main(house.run(0.2), accept_reason="a larger model")
+def test_a_reason_given_by_hand_begins_a_period_whatever_the_verdict(house: Gatehouse) -> None:
+    said = house.dispatch(house.run(0.2), accept="a larger model")
     assert said.code == 0
     state, description = house.status(house.heads["main"])
     assert state == "success"
@@ -181,8 +187,17 @@ def test_the_accept_workflow_begins_a_level_whatever_the_verdict(house: Gatehous
     assert house.push_main(house.run(0.2)).outputs["verdict"] == "no-baseline"
 
 
-def test_the_reason_of_the_accept_workflow_means_nothing_on_a_pull_request(
-    house: Gatehouse,
-) -> None:
-    pull, run = house.pull(), house.changed()
-    assert house.judge(pull, run, accept_reason="let me in").code == 1
+def test_of_several_runs_that_are_accepted_the_first_begins_the_period(house: Gatehouse) -> None:
+    runs = [house.run(0.2) for _ in range(3)]
+    house.dispatch(*runs, task="bootstrap", accept="another machine")
+    assert sum(name.endswith("+accepted.json") for name in house.entries()) == 1
+    assert house.push_main(house.run(0.2)).outputs["verdict"] == "pass"
+
+
+def test_a_reason_given_by_hand_on_another_branch_accepts_nothing(house: Gatehouse) -> None:
+    sha, before = house.commit("other"), house.entries()
+    inputs = {"accept": "let me in"}
+    payload = {"repository": repository_payload(), "ref": "refs/heads/other", "inputs": inputs}
+    house.report("workflow_dispatch", payload, [house.changed()], head=sha)
+    assert house.entries() == before
+    assert not house.hub_repository.statuses_of(sha)

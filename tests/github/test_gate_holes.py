@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from canary.gate.manifest import Manifest, Part, write_manifest
-from canary.gate.report_job import pending
+from canary.gate.records import Manifest, Part, write_manifest
+from canary.gate.report_job import plan
 from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
@@ -59,8 +59,8 @@ def test_an_accepted_commit_stays_accepted_when_its_run_is_repeated(house: Gateh
     assert house.judge(pull, house.changed("three")).code == 0
 
 
-def test_acceptance_is_found_after_a_merge_with_check_runs_alone(house: Gatehouse) -> None:
-    only: dict[str, Any] = {"status": "check-run", "comment": "false"}
+def test_acceptance_is_found_after_a_merge_with_statuses_alone(house: Gatehouse) -> None:
+    only: dict[str, Any] = {"comment": "false"}
     pull = house.pull()
     house.judge(pull, house.changed("one"), **only)
     house.hub_repository.label(pull, LABEL, "ada")
@@ -338,6 +338,6 @@ def test_pending_knows_the_base_branch_from_the_event_where_the_token_may_not_lo
     github.permissions["pull_requests"] = "none"
     pull = house.pull()
     pull.base_branch = "release"
-    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=plan)
     (status,) = house.hub_repository.statuses_of(pull.head_sha)
     assert (status.context, status.state) == ("rlhf-canary (release)", "pending")

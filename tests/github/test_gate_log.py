@@ -88,4 +88,4 @@ def test_an_error_that_ends_the_job_is_on_the_jobs_page(
         main(["gate", "report"])
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert "::error title=RLHF Canary::GITHUB_EVENT_NAME is not set (run this verb in" in said
+    assert "::error title=RLHF Canary::GITHUB_REPOSITORY is empty (run this verb in" in said

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from canary.gate.report_job import pending
+from canary.gate.report_job import plan
 from tests.github.gatehouse import (
     BASE_CONFIG,
     NAME,
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("stored")
 # Acceptance needs an answer on that head, older than the label.
 
 
-CHANNELS = [{}, {"comment": "false", "status": "none"}]
+CHANNELS = [{}, {"comment": "false", "status": "false"}]
 
 
 @pytest.mark.parametrize("inputs", CHANNELS, ids=str)
@@ -38,7 +38,7 @@ def test_a_label_that_comes_just_after_a_push_accepts_nothing(
     pull = house.pull()
     house.judge(pull, house.changed(), **inputs)
     house.push_to(pull)
-    house.report("pull_request", pull_event(pull, "synchronize", None), None, by=pending, **inputs)
+    house.report("pull_request", pull_event(pull, "synchronize", None), None, by=plan, **inputs)
     house.hub_repository.label(pull, LABEL, "ada")
     said = house.judge(pull, house.changed(), action="labeled", label=(LABEL, "ada"), **inputs)
     assert said.code == 1
@@ -53,13 +53,11 @@ def test_a_label_where_nothing_was_ever_judged_accepts_nothing(
     house.hub_repository.label(pull, LABEL, "ada")
     said = house.judge(pull, house.changed(), action="labeled", label=(LABEL, "ada"), **inputs)
     assert said.code == 1
-    expected = "accept.yml" if "status" in inputs and "comment" in inputs else "set it again"
+    expected = "by hand" if "status" in inputs and "comment" in inputs else "set it again"
     assert expected in said.summary
 
 
-@pytest.mark.parametrize(
-    "inputs", [{"status": "none"}, {"comment": "false", "status": "check-run"}]
-)
+@pytest.mark.parametrize("inputs", [{"status": "false"}, {"comment": "false"}])
 def test_a_label_after_the_answer_accepts_wherever_the_answer_is(
     house: Gatehouse, inputs: dict[str, str]
 ) -> None:
@@ -92,13 +90,13 @@ def test_an_answer_in_the_same_second_as_the_label_is_not_older(house: Gatehouse
 
 def test_a_comment_by_another_that_says_accepted_accepts_nothing(house: Gatehouse) -> None:
     pull = house.pull()
-    house.judge(pull, house.changed(), status="none")
+    house.judge(pull, house.changed(), status="false")
     forged = house.comments(pull)[0].body.replace('"accepted":false', '"accepted":true')
     assert forged != house.comments(pull)[0].body
     house.hub_repository.comments.clear()
     house.hub_repository.add_comment(pull.number, forged, "mallory")
     house.hub_repository.label(pull, LABEL, "ada")
-    assert house.judge(pull, house.changed(), status="none").code == 1
+    assert house.judge(pull, house.changed(), status="false").code == 1
 
 
 def test_a_canarys_own_name_cannot_say_that_it_was_accepted(house: Gatehouse) -> None:
@@ -125,14 +123,14 @@ def two(house: Gatehouse) -> dict[str, Any]:
     text = BASE_CONFIG.replace("sft_smoke", "two_smoke")
     runs = [house.run().model_copy(update={"name": "two_smoke"}) for _ in range(4)]
     house.store(*runs, files={"two.yaml": text})
-    return {"config": "two.yaml", "of": "two.yaml", "name": "two", "jobs": "2"}
+    return {"config": "two.yaml", "of": "two.yaml", "name": "two"}
 
 
 def test_a_label_after_one_jobs_answer_accepts_nothing_of_another_job(
     house: Gatehouse, two: dict[str, Any]
 ) -> None:
     pull = house.pull()
-    house.judge(pull, house.run(), name="one", jobs="2")
+    house.judge(pull, house.run(), name="one")
     house.hub_repository.label(pull, LABEL, "ada")
     assert house.judge(pull, house.changed(), **two).code == 1
     house.hub_repository.label(pull, LABEL, "ada")
@@ -143,7 +141,7 @@ def test_a_change_that_one_job_has_accepted_accepts_nothing_of_another_job(
     house: Gatehouse, two: dict[str, Any]
 ) -> None:
     pull = house.pull()
-    first: dict[str, Any] = {"name": "one", "jobs": "2"}
+    first: dict[str, Any] = {"name": "one"}
     house.judge(pull, house.changed(), **first)
     house.hub_repository.label(pull, LABEL, "ada")
     labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada")}
@@ -181,7 +179,7 @@ class Fork:
 
     def ask(self, sha: str, **inputs: Any) -> Said:
         event = workflow_run_event(sha, 1, self.name, "requested")
-        return self.house.report("workflow_run", event, None, by=pending, **inputs)
+        return self.house.report("workflow_run", event, None, **inputs)
 
     def end(self, sha: str, time: float = 0.1, conclusion: str = "success", **inputs: Any) -> Said:
         run = self.house.hub_repository.add_run(
@@ -206,31 +204,19 @@ def stranger(house: Gatehouse, tmp_path: Path) -> Fork:
     return Fork(house, STRANGER, tmp_path)
 
 
-KINDS = ["commit-status", "check-run"]
-
-
-def state(house: Gatehouse, sha: str, kind: str) -> str:
-    if kind == "commit-status":
-        return house.status(sha)[0]
-    runs = [one for one in house.hub_repository.check_runs.values() if one.sha == sha]
-    conclusions = {"success": "success", "failure": "failure"}
-    return conclusions.get(runs[-1].values.get("conclusion", ""), "pending")
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_strangers_run_touches_no_answer_on_a_commit_of_the_repository(
-    house: Gatehouse, stranger: Fork, kind: str
+    house: Gatehouse, stranger: Fork
 ) -> None:
     pull = house.pull()
-    house.judge(pull, house.run(), status=kind)
+    house.judge(pull, house.run())
     other = stranger.open(pull.head_sha)
     body = house.comments(pull)[0].body
-    stranger.ask(pull.head_sha, status=kind)
-    assert state(house, pull.head_sha, kind) == "success"
-    said = stranger.end(pull.head_sha, conclusion="cancelled", status=kind)
-    assert state(house, pull.head_sha, kind) == "success"
+    stranger.ask(pull.head_sha)
+    assert house.status(pull.head_sha)[0] == "success"
+    said = stranger.end(pull.head_sha, conclusion="cancelled")
+    assert house.status(pull.head_sha)[0] == "success"
     assert NAME in said.log
-    stranger.end(pull.head_sha, status=kind)
+    stranger.end(pull.head_sha)
     assert house.comments(pull)[0].body == body
     assert len(house.comments(other)) == 1
 
@@ -243,22 +229,22 @@ def test_a_stranger_turns_nothing_green(house: Gatehouse, stranger: Fork) -> Non
     assert house.status(pull.head_sha)[0] == "failure"
 
 
-@pytest.mark.parametrize(("ended", "kind"), [(True, KINDS[0]), (False, KINDS[1])])
+@pytest.mark.parametrize("ended", [True, False])
 def test_a_stranger_who_came_first_is_replaced_by_the_repositorys_own_run(
-    house: Gatehouse, stranger: Fork, ended: bool, kind: str
+    house: Gatehouse, stranger: Fork, ended: bool
 ) -> None:
     pull = house.pull()
     stranger.open(pull.head_sha)
     house.runs += 50
-    stranger.ask(pull.head_sha, status=kind)
+    stranger.ask(pull.head_sha)
     if ended:
-        stranger.end(pull.head_sha, conclusion="cancelled", status=kind)
+        stranger.end(pull.head_sha, conclusion="cancelled")
     house.runs -= 50
-    house.judge(pull, house.run(), status=kind)
+    house.judge(pull, house.run())
     house.runs += 50
-    assert state(house, pull.head_sha, kind) == "success"
-    stranger.ask(pull.head_sha, status=kind)
-    assert state(house, pull.head_sha, kind) == "success"
+    assert house.status(pull.head_sha)[0] == "success"
+    stranger.ask(pull.head_sha)
+    assert house.status(pull.head_sha)[0] == "success"
 
 
 @pytest.mark.parametrize(("first", "author"), [("victim", None), ("stranger", "mona")])
@@ -345,40 +331,6 @@ def test_a_strangers_status_in_the_same_moment_is_taken_back(
     assert house.status(pull.head_sha)[0] == "success"
 
 
-@pytest.mark.parametrize("time", [0.1, 0.2])
-def test_a_strangers_check_run_in_the_same_moment_says_what_the_repositorys_own_says(
-    house: Gatehouse, stranger: Fork, github: GitHub, time: float
-) -> None:
-    pull = house.pull()
-    stranger.open(pull.head_sha)
-    judged: dict[str, Any] = {"status": "check-run"}
-    github.trouble.before(
-        "POST", "/check-runs", lambda: house.judge(pull, house.run(time), **judged)
-    )
-    ends = "success" if time > 0.1 else "cancelled"
-    said = stranger.end(pull.head_sha, conclusion=ends, **judged)
-    assert state(house, pull.head_sha, "check-run") == ("success" if time == 0.1 else "failure")
-    last = [*house.hub_repository.check_runs.values()][-1]
-    assert NAME in last.values["output"]["title"]
-    assert NAME in said.log
-
-
-def test_a_strangers_check_run_is_no_success_while_the_repositorys_own_run_trains(
-    house: Gatehouse, stranger: Fork, github: GitHub
-) -> None:
-    pull = house.pull()
-    stranger.open(pull.head_sha)
-    event = pull_event(pull, "opened", None)
-
-    def ask() -> None:
-        house.report("pull_request", event, None, by=pending, status="check-run")
-
-    github.trouble.before("POST", "/check-runs", ask)
-    stranger.end(pull.head_sha, status="check-run")
-    last = [*house.hub_repository.check_runs.values()][-1]
-    assert last.values["conclusion"] == "cancelled"
-
-
 def test_what_is_taken_back_covers_no_answer_that_came_meanwhile(
     house: Gatehouse, stranger: Fork, github: GitHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,7 +345,7 @@ def test_what_is_taken_back_covers_no_answer_that_came_meanwhile(
         github.trouble.slow_down(60, method="POST", path="/statuses/")
 
     def ask() -> None:
-        house.report("pull_request", event, None, by=pending)
+        house.report("pull_request", event, None, by=plan)
         # Its own request is still to come: the next POST but one restores.
         github.trouble.before("POST", "/statuses/", limited)
 
@@ -421,45 +373,39 @@ def next_job(house: Gatehouse) -> None:
     house.runs -= 1
 
 
-@pytest.mark.parametrize(("kind", "first"), [(KINDS[0], 0.1), (KINDS[1], 0.2)])
-def test_of_the_jobs_of_one_run_the_worst_answer_stays(
-    house: Gatehouse, kind: str, first: float
-) -> None:
+@pytest.mark.parametrize("first", [0.1, 0.2])
+def test_of_the_jobs_of_one_run_the_worst_answer_stays(house: Gatehouse, first: float) -> None:
     pull = house.pull()
     runs = [house.run(first), house.run(0.3 - first)]
     for run in runs:
-        house.judge(pull, run, status=kind)
+        house.judge(pull, run)
         next_job(house)
-    assert state(house, pull.head_sha, kind) == "failure"
+    assert house.status(pull.head_sha)[0] == "failure"
     house.runs += 1
-    house.judge(pull, house.run(), status=kind)
-    assert state(house, pull.head_sha, kind) == "success"
+    house.judge(pull, house.run())
+    assert house.status(pull.head_sha)[0] == "success"
 
 
-@pytest.mark.parametrize(("kind", "time"), [(KINDS[0], 0.2), (KINDS[1], 0.1)])
-def test_pending_covers_no_answer_of_another_job_of_the_run(
-    house: Gatehouse, kind: str, time: float
-) -> None:
+@pytest.mark.parametrize("time", [0.1, 0.2])
+def test_pending_covers_no_answer_of_another_job_of_the_run(house: Gatehouse, time: float) -> None:
     pull = house.pull()
-    house.judge(pull, house.run(time), status=kind)
+    house.judge(pull, house.run(time))
     next_job(house)
     event = pull_event(pull, "opened", None)
-    house.report("pull_request", event, None, by=pending, status=kind)
-    assert state(house, pull.head_sha, kind) == ("success" if time == 0.1 else "failure")
+    house.report("pull_request", event, None, by=plan)
+    assert house.status(pull.head_sha)[0] == ("success" if time == 0.1 else "failure")
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_job_that_passes_in_the_same_moment_covers_no_regression_of_another(
-    house: Gatehouse, github: GitHub, kind: str
+    house: Gatehouse, github: GitHub
 ) -> None:
     pull = house.pull()
     good, bad = house.run(), house.run(0.2)
 
     def other() -> None:
         next_job(house)
-        house.judge(pull, bad, status=kind)
+        house.judge(pull, bad)
 
-    path = "/statuses/" if kind == "commit-status" else "/check-runs"
-    github.trouble.before("POST", path, other)
-    house.judge(pull, good, status=kind)
-    assert state(house, pull.head_sha, kind) == "failure"
+    github.trouble.before("POST", "/statuses/", other)
+    house.judge(pull, good)
+    assert house.status(pull.head_sha)[0] == "failure"

@@ -123,7 +123,8 @@ class Runner:
             return False
         condition = condition.replace("always()", "True").replace("&&", "and").replace("||", "or")
         names = r"\b(?:inputs|steps|github|runner)(?:\.[\w-]+)+"
-        return bool(eval(re.sub(names, lambda one: repr(self._term(one[0], given)), condition)))
+        filled = re.sub(names, lambda one: repr(self._term(one[0], given)), condition)
+        return bool(eval(filled, {"contains": lambda text, part: part in text}))
 
     def kept(self, inputs: Mapping[str, str]) -> tuple[str, Path] | None:
         """Name and folder of the next step's upload; None where its condition does not hold."""
@@ -177,6 +178,7 @@ class Runner:
             return str(value or "")
         known = {
             "runner.temp": str(self.temp),
+            "github.event_name": self.extra.get("GITHUB_EVENT_NAME", ""),
             "github.workspace": str(self.workspace),
             "strategy.job-total": "1",
             "github.token": "ghs_neverSeenByTheRunHalf",

@@ -346,7 +346,7 @@ def test_files_of_the_workspace_are_no_modules_of_the_half_that_has_the_token(
     for name in ("venv.py", "pip.py", "token.py", "sitecustomize.py"):
         (runner.workspace / name).write_text(f"open({str(seen)!r}, 'w').close()\n")
     runner.extra = {"PIP_NO_INDEX": "1", "PYTHONPATH": str(runner.workspace)}
-    done = runner.step("Pending status", {"token": "ghs_x"})
+    done = runner.step("Plan", {"token": "ghs_x"})
     assert done.returncode == 4, "without an index nothing can be installed"
     assert "could not be installed" in done.stdout
     assert not seen.exists()

@@ -331,6 +331,16 @@ def test_minutes_with_a_leading_zero_are_a_number(machine: Machine) -> None:
     assert f"CANARY_IMAGE={CPU['image']}" in training
 
 
+def test_the_nightly_run_has_four_hours_unless_somebody_says_otherwise(machine: Machine) -> None:
+    machine.stranger(HONEST)
+    machine.runner.extra = {**machine.runner.extra, "GITHUB_EVENT_NAME": "schedule"}
+    assert machine.job(CPU).returncode == 0
+    assert machine.job(CPU | {"timeout-minutes": "9"}).returncode == 0
+    nightly, other = [call for call in machine.calls() if call.startswith("run ")]
+    assert f"CANARY_LIMIT_S={240 * 60 + 90}" in nightly
+    assert f"CANARY_LIMIT_S={9 * 60 + 90}" in other
+
+
 def test_training_refuses_the_event_that_has_secrets(machine: Machine) -> None:
     machine.stranger(HONEST)
     machine.runner.extra = {**machine.runner.extra, "GITHUB_EVENT_NAME": "pull_request_target"}

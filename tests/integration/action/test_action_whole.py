@@ -91,7 +91,7 @@ def pulled(runner: Runner, github: GitHub, code: int, verdict: str) -> tuple[Com
     pull = repository.add_pull(head, base_sha=base)
 
     on(runner, github, "pull_request", pull_event(pull, "opened", None), 2)
-    assert runner.step("Pending status", inputs).returncode == 0
+    assert runner.step("Plan", inputs).returncode == 0
     assert repository.statuses_of(head)[0].state == "pending"
     assert runner.train(INPUTS).returncode == 0
     done = runner.step("Report", inputs)
@@ -146,7 +146,7 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
     config: dict[str, object] = {
         "name": "own",
         "training_type": "exec",
-        "max_steps": 7,
+        "max_steps": 8,
         "look_steps": 3,
     }
     config["thresholds"] = PATIENT

@@ -45,7 +45,7 @@ def test_the_page_leads_from_nothing_to_a_gate(tmp_path: Path) -> None:
     assert "label tokens 1,778" in done.stdout
     done = run(gate)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / ".github" / "workflows" / "canary-pull-request.yml").exists()
+    assert (tmp_path / ".github" / "workflows" / "canary.yml").exists()
 
 
 KEYS = ("NAME", "EMAIL")

@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from canary.cli import app
 from canary.config.load import load_config
 from canary.errors import UsageError
-from canary.gate.init import Machine, default_branch, look_at_machine, summary, write
-from canary.gate.workflows import Answers, permissions, rendered, wanted, workflow
+from canary.gate.init import default_branch, write
+from canary.gate.inputs import nightly_of
+from canary.gate.workflows import Answers, rendered
 from tests.contract.git_server import git
 
 ZERO = "0" * 64
@@ -41,6 +42,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def canary(answers: Answers | None = None) -> Any:
+    """The workflow for these answers, read as YAML; `on` is YAML's word for true."""
+    return yaml.safe_load(rendered(answers or Answers())["canary.yml"])
+
+
 def run(*arguments: str, typed: str | None = None) -> str:
     done = CliRunner().invoke(app, ["init", *arguments], input=typed)
     if done.exception:
@@ -48,27 +54,28 @@ def run(*arguments: str, typed: str | None = None) -> str:
     return done.output
 
 
-def test_without_a_terminal_nothing_is_asked_and_the_usual_is_written(here: Path) -> None:
+def test_without_a_terminal_nothing_is_asked_and_one_workflow_is_written(here: Path) -> None:
     said = run()
-    folder = here / ".github" / "workflows"
-    assert {path.name for path in folder.iterdir()} == {
-        "canary-pull-request.yml",
-        "canary-bootstrap.yml",
-        "canary-baseline.yml",
-        "canary-accept.yml",
-        "canary-nightly.yml",
-    }
-    assert "canary-bootstrap.yml" in said
+    (path,) = (here / ".github" / "workflows").iterdir()
+    assert path.name == "canary.yml"
+    assert "gh workflow run canary.yml -f task=bootstrap" in said
     assert "?" not in said
 
 
-def test_the_written_configs_load_and_are_the_ones_that_the_workflows_name(here: Path) -> None:
+def test_the_workflow_is_short_and_says_no_default(here: Path) -> None:
+    text = rendered(Answers())["canary.yml"]
+    assert len(text.splitlines()) <= 40
+    for name in ("canary.yaml", "baseline", "docker", "timeout", "status:"):
+        assert name not in text
+
+
+def test_the_written_configs_load_and_the_nightly_run_finds_the_longer_one(here: Path) -> None:
     run()
     assert load_config(here / "canary.yaml", []).config.thresholds.base_tier == "smoke"
-    assert load_config(here / "canary-nightly.yaml", []).config.thresholds.base_tier == "nightly"
-    nightly = yaml.safe_load((here / ".github/workflows/canary-nightly.yml").read_text())
-    named = nightly["jobs"]["run"]["steps"][1]["with"]["config"].split()
-    assert named == ["canary-nightly.yaml", "canary.yaml"]
+    longer = load_config(here / nightly_of("canary.yaml"), []).config
+    assert longer.thresholds.base_tier == "nightly"
+    assert "schedule" in canary()[True]
+    assert "schedule" not in canary(Answers(nightly=False))[True]
 
 
 def test_a_config_that_is_there_is_left_alone(here: Path) -> None:
@@ -104,49 +111,66 @@ def test_the_nightly_trains_what_the_config_that_is_there_trains(
 
 
 def test_nothing_is_overwritten_nor_half_written_without_force(here: Path) -> None:
-    theirs = here / ".github" / "workflows" / "canary-nightly.yml"
+    theirs = here / ".github" / "workflows" / "canary.yml"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("mine\n")
     with pytest.raises(UsageError, match=r"already there.*--force"):
-        run()
+        run("--forks")
     assert theirs.read_text() == "mine\n"
-    assert [path.name for path in theirs.parent.iterdir()] == ["canary-nightly.yml"]
+    assert [path.name for path in theirs.parent.iterdir()] == ["canary.yml"]
     assert not (here / "canary.yaml").exists()
     run("--force")
-    assert theirs.read_text() == workflow("nightly", Answers())
+    assert theirs.read_text() == rendered(Answers())["canary.yml"]
 
 
-def test_forks_get_the_pair_instead() -> None:
-    names = wanted(Answers(forks=True))
-    assert {"fork-pull-request", "fork-report"} <= set(names)
-    assert "pull-request" not in names
+def test_forks_add_two_files_and_change_nothing_in_the_first() -> None:
+    files = rendered(Answers(forks=True))
+    assert list(files) == ["canary.yml", "canary-fork.yml", "canary-fork-report.yml"]
+    assert files["canary.yml"] == rendered(Answers())["canary.yml"]
 
 
 def test_alternation_needs_no_stored_baseline() -> None:
-    names = wanted(Answers(compare="ab", nightly=False))
-    assert names == ("pull-request",)
-    jobs = yaml.safe_load(workflow("pull-request", Answers(compare="ab")))["jobs"]
+    content = canary(Answers(compare="ab", nightly=False))
+    assert set(content[True]) == {"pull_request", "workflow_dispatch"}
+    assert "bootstrap" not in content[True]["workflow_dispatch"]["inputs"]["task"]["options"]
     for name in ("run", "report"):
-        assert jobs[name]["steps"][-1]["with"]["compare"] == "ab"
+        assert content["jobs"][name]["steps"][-1]["with"]["compare"] == "ab"
 
 
-def test_the_soak_has_no_base_commit_to_alternate_with() -> None:
-    assert "compare: ab" not in workflow("nightly", Answers(compare="ab"))
+def test_a_prefetch_is_offered_where_models_are_downloaded() -> None:
+    content = canary(Answers(model_cache="/srv/hf"))
+    assert content["jobs"]["run"]["steps"][-1]["with"]["model-cache"] == "/srv/hf"
+    assert content["jobs"]["prefetch"]["steps"][-1]["with"]["model-cache"] == "/srv/hf"
+    assert "prefetch" in content[True]["workflow_dispatch"]["inputs"]["task"]["options"]
+    assert "prefetch" not in rendered(Answers())["canary.yml"]
 
 
-def test_a_prefetch_is_written_where_models_are_downloaded() -> None:
-    answers = Answers(model_cache="/srv/hf")
-    assert "prefetch" in wanted(answers)
-    assert "prefetch" not in wanted(Answers())
-    step = yaml.safe_load(workflow("pull-request", answers))["jobs"]["run"]["steps"][-1]
-    assert step["with"]["model-cache"] == "/srv/hf"
+def test_the_hosted_form_is_ten_lines_and_asks_for_no_gpu(here: Path) -> None:
+    said = run("--hosted")
+    text = (here / ".github/workflows/canary.yml").read_text()
+    assert len(text.splitlines()) <= 12
+    assert "canary ab canary.yaml --base" in text
+    assert "NVIDIA" not in said
+    assert not (here / "canary-nightly.yaml").exists()
+    run("--labels", "ubuntu-24.04", "--force")
+    content = yaml.safe_load((here / ".github/workflows/canary.yml").read_text())
+    assert content["jobs"]["canary"]["runs-on"] == "ubuntu-24.04"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--forks",), ("--image", OWN_IMAGE), ("--compare", "ab"), ("--labels", "gpu")],
+    ids=str,
+)
+def test_what_a_hosted_runner_cannot_have_is_refused(here: Path, options: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match=options[0]):
+        run("--hosted", *options)
 
 
 def test_an_image_that_nobody_named_is_a_placeholder_that_says_so() -> None:
-    text = workflow("pull-request", Answers(runner="container"))
-    before, after = text.split(f"@sha256:{ZERO}")
-    assert "UNVERIFIED" in before.splitlines()[-2]
-    assert ZERO not in after
+    text = rendered(Answers(runner="container"))["canary.yml"]
+    _, after = text.split(f"@sha256:{ZERO}")
+    assert "UNVERIFIED" in after.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +191,7 @@ def test_an_image_that_nobody_named_is_a_placeholder_that_says_so() -> None:
         Answers(image=OWN_IMAGE, runner="none"),
         Answers(runner="podman"),  # type: ignore[arg-type]
         Answers(compare="both"),  # type: ignore[arg-type]
+        Answers(labels=("ubuntu-latest", "gpu")),
     ],
     ids=repr,
 )
@@ -176,34 +201,31 @@ def test_an_answer_cannot_break_out_of_the_yaml(bad: Answers) -> None:
 
 
 def test_words_that_yaml_would_read_as_something_else_stay_words() -> None:
-    text = workflow("baseline", Answers(branch="1.0", labels=("true", "100")))
-    content = yaml.safe_load(text)
+    content = canary(Answers(branch="1.0", labels=("true", "100"), configs=("1.0",)))
     assert content[True]["push"]["branches"] == ["1.0"]
     assert content["jobs"]["run"]["runs-on"] == ["true", "100"]
+    assert content["jobs"]["run"]["steps"][-1]["with"]["config"] == "1.0"
+
+
+def test_several_configs_stand_one_per_line() -> None:
+    job = canary(Answers(configs=("a/one.yaml", "two.yaml")))["jobs"]["report"]
+    assert job["steps"][-1]["with"]["config"].splitlines() == ["a/one.yaml", "two.yaml"]
 
 
 def test_options_reach_the_workflow(here: Path) -> None:
     run("--runner", "none", "--labels", "self-hosted, a100", "--config", "x/c.yaml", "-o", "out")
-    text = (here / "out" / "canary-pull-request.yml").read_text()
-    job = yaml.safe_load(text)["jobs"]["run"]
+    job = yaml.safe_load((here / "out" / "canary.yml").read_text())["jobs"]["run"]
     assert job["runs-on"] == ["self-hosted", "a100"]
     assert job["steps"][-1]["with"] == {"mode": "run", "config": "x/c.yaml", "engine": "none"}
     assert (here / "x" / "c-nightly.yaml").exists()
-    answers = Answers(runner="container", labels=("arc-gpu",), image=OWN_IMAGE)
-    job = yaml.safe_load(workflow("pull-request", answers))["jobs"]["run"]
+    job = canary(Answers(runner="container", labels=("arc-gpu",), image=OWN_IMAGE))["jobs"]["run"]
     assert (job["container"], job["runs-on"]) == ({"image": OWN_IMAGE}, ["arc-gpu"])
     assert job["steps"][-1]["with"]["engine"] == "none"
 
 
-def test_every_right_is_printed_with_its_reason(tmp_path: Path) -> None:
+def test_what_is_left_to_do_names_the_secret_and_the_danger_of_forks(tmp_path: Path) -> None:
     answers = Answers(forks=True, model_cache="/srv/hf")
-    done = write(answers, tmp_path, tmp_path / "w")
-    said = summary(answers, done)
-    for text in done.workflows.values():
-        assert permissions(text)
-        for one in permissions(text):
-            assert f"{one.scope}: {one.access}" in said
-            assert one.reason in said
+    said = write(answers, tmp_path, tmp_path / "w")
     assert "approval for all external contributors" in said
     assert "HF_TOKEN" in said
 
@@ -211,31 +233,19 @@ def test_every_right_is_printed_with_its_reason(tmp_path: Path) -> None:
 def test_someone_at_a_terminal_is_asked_only_what_is_open(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What this machine has is the default of the question."""
-    monkeypatch.setattr("shutil.which", lambda name: "/bin/docker" if name == "docker" else None)
     monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
-    said = run("--no-forks", typed="\ngpu-a,gpu-b\n\nab\nn\n\n")
-    assert "docker found, nvidia-smi not found" in said
+    said = run("--no-forks", typed="n\n\ngpu-a,gpu-b\n\nab\nn\n\n")
     assert "forks?" not in said
-    job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())
+    job = yaml.safe_load((here / ".github/workflows/canary.yml").read_text())
     assert job["jobs"]["run"]["runs-on"] == ["gpu-a", "gpu-b"]
     assert job["jobs"]["report"]["steps"][0]["with"]["compare"] == "ab"
 
 
-@pytest.mark.parametrize(
-    ("programs", "environment", "runner"),
-    [
-        ({"docker", "nvidia-smi"}, {}, "docker"),
-        ({"nvidia-smi"}, {}, "none"),
-        ({"docker"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "container"),
-    ],
-)
-def test_the_runner_is_guessed_from_the_machine(
-    programs: set[str], environment: dict[str, str], runner: str
-) -> None:
-    machine = look_at_machine(lambda name: name if name in programs else None, environment)
-    assert machine.runner == runner
-    assert Machine().runner == "none"
+def test_the_hosted_form_is_offered_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
+    said = run(typed="\n\n")
+    assert "hosted CPU runner, and only what is learned? [Y/n]" in said
+    assert "canary ab" in (here / ".github/workflows/canary.yml").read_text()
 
 
 def test_the_default_branch_is_that_of_the_clone(tmp_path: Path) -> None:
@@ -243,39 +253,15 @@ def test_the_default_branch_is_that_of_the_clone(tmp_path: Path) -> None:
     assert default_branch(tmp_path) is None
     git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
     assert default_branch(tmp_path) == "trunk"
-    assert "branches: [trunk]" in workflow("baseline", Answers(branch="trunk"))
+    assert canary(Answers(branch="trunk"))[True]["push"]["branches"] == ["trunk"]
 
 
 def test_an_image_of_ones_own_reaches_the_run_step_with_docker(here: Path) -> None:
     said = run("--image", OWN_IMAGE)
-    job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())
+    job = yaml.safe_load((here / ".github/workflows/canary.yml").read_text())
     assert job["jobs"]["run"]["steps"][-1]["with"]["image"] == OWN_IMAGE
     assert "Until a release exists" not in said
     assert "Until a release exists" in run("--force")
-
-
-def test_what_the_pair_for_forks_replaces_is_not_left_to_train_twice(here: Path) -> None:
-    run()
-    old = here / ".github/workflows/canary-pull-request.yml"
-    for name in ("bootstrap", "baseline", "accept", "nightly"):
-        (old.parent / f"canary-{name}.yml").unlink()
-    with pytest.raises(UsageError, match="would train each pull request"):
-        run("--forks")
-    said = run("--forks", "--force")
-    assert not old.exists()
-    assert "removed .github/workflows/canary-pull-request.yml" in said
-    run("--no-forks", "--force")
-    assert not (old.parent / "canary-fork-report.yml").exists()
-
-
-def test_a_superseded_workflow_that_somebody_changed_is_named_and_left(here: Path) -> None:
-    run("--forks")
-    mine = here / ".github/workflows/canary-fork-report.yml"
-    mine.write_text(mine.read_text() + "# mine\n")
-    said = run("--force", "--no-forks")
-    assert "canary-fork-report.yml is superseded, but someone edited it" in said
-    assert mine.exists()
-    assert not (mine.parent / "canary-fork-pull-request.yml").exists()
 
 
 def test_a_subdirectory_of_a_repository_is_no_place_for_workflows(
@@ -292,8 +278,7 @@ def test_a_subdirectory_of_a_repository_is_no_place_for_workflows(
 def test_a_default_branch_that_cannot_be_read_is_said_to_be_a_guess(here: Path) -> None:
     assert "assuming that the default branch is main; --branch changes it" in run()
     assert "assuming that" not in run("--force", "--branch", "trunk")
-    text = (here / ".github/workflows/canary-baseline.yml").read_text()
-    assert "branches: [trunk]" in text
+    assert "branches: [trunk]" in (here / ".github/workflows/canary.yml").read_text()
 
 
 @pytest.mark.parametrize("content", [None, "a: [", "no_such_key: 1\n", "just words\n"])
@@ -312,11 +297,11 @@ def test_a_wrong_answer_is_refused_at_once_and_an_image_is_asked_for_where_jobs_
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
-    said = run(typed=f"podman\ncontainer\n{OWN_IMAGE}\ngpu\n\nn\n\nn\n\n")
+    said = run(typed=f"n\npodman\ncontainer\n{OWN_IMAGE}\ngpu\n\nn\n\nn\n\n")
     before, after = said.split("--runner podman is unknown")
     assert "Labels of the GPU runner" not in before
     assert "Labels of the GPU runner" in after
-    job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())
+    job = yaml.safe_load((here / ".github/workflows/canary.yml").read_text())
     assert job["jobs"]["run"]["container"] == {"image": OWN_IMAGE}
 
 

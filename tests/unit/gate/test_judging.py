@@ -13,10 +13,10 @@ from canary.baseline.history import Context, save
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import ConfigError
 from canary.gate.base_config import held_settings, load_base_config, repository_path
-from canary.gate.grounds import Grounds, Judged
+from canary.gate.grounds import Grounds, commit_of
 from canary.gate.judging import judge, paired
-from canary.gate.manifest import Manifest, Part
-from canary.gate.records import Records
+from canary.gate.records import Manifest, Part, Records
+from canary.github.status import Answer
 from canary.record import jsonio
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, example, record
@@ -65,17 +65,17 @@ def descending(count: int = 10) -> Ancestry:
     return Ancestry(COMMITS[count - 1], {sha[:12]: count - i for i, sha in enumerate(COMMITS)})
 
 
-def answer(tmp_path: Path, records: Records, **grounds: object) -> Judged:
+def answer(tmp_path: Path, records: Records, **grounds: object) -> Answer:
     known = Grounds(CONFIG, base_config(tmp_path), stored(tmp_path), descending())
     return judge(replace(known, **grounds), records)  # type: ignore[arg-type]
 
 
 def test_a_healthy_run_against_three_stored_ones_is_judged(tmp_path: Path) -> None:
     found = answer(tmp_path, given(tmp_path, record(100)))
-    assert found.answer.verdict in ("pass", "inconclusive")
-    assert found.answer.canary == "sft_smoke"
-    assert found.baseline_sha == COMMITS[2]
-    assert found.answer.comparison.tier == "default"
+    assert found.verdict in ("pass", "inconclusive")
+    assert found.canary == "sft_smoke"
+    assert commit_of(found.baseline[-1]) == COMMITS[2]
+    assert found.comparison.tier == "default"
 
 
 def test_an_invariant_is_red_where_a_pull_request_breaks_it_and_not_where_the_branch_did(
@@ -94,14 +94,14 @@ def test_an_invariant_is_red_where_a_pull_request_breaks_it_and_not_where_the_br
         ("new", stored(tmp_path), ("pooler.weight",), True),
     ):
         records = given(tmp_path / name, unused(record(100), *tensors))
-        found = answer(tmp_path, records, history=history).answer.comparison
+        found = answer(tmp_path, records, history=history).comparison
         assert (found.verdict == "regression") == red, name
         assert found.check("trainable_changed").status == ("fail" if red else "warn"), name
 
 
 def test_if_all_stored_runs_of_the_machine_are_red_the_reason_says_so(tmp_path: Path) -> None:
     history = stored(tmp_path / "red", verdict="regression")
-    found = answer(tmp_path, given(tmp_path, record(100)), history=history).answer.comparison
+    found = answer(tmp_path, given(tmp_path, record(100)), history=history).comparison
     assert found.verdict == "error"
     assert "all 3 stored runs of this machine are red" in found.first_line
     assert "ran on" not in found.first_line
@@ -110,44 +110,44 @@ def test_if_all_stored_runs_of_the_machine_are_red_the_reason_says_so(tmp_path: 
 def test_no_record_of_a_config_is_an_error(tmp_path: Path) -> None:
     nothing = Records(tmp_path, Manifest(error="no GPU to train on: install the driver"))
     found = answer(tmp_path, nothing)
-    assert found.answer.verdict == "error"
-    assert "install the driver" in found.answer.comparison.first_line
+    assert found.verdict == "error"
+    assert "install the driver" in found.comparison.first_line
 
 
 def test_the_reason_why_nothing_ran_is_the_answer(tmp_path: Path) -> None:
     part = Part(config=CONFIG, folder="00-canary", error="no model named x\n::error::y")
     found = answer(tmp_path, Records(tmp_path, Manifest(parts=[part])))
-    assert found.answer.comparison.first_line == "Error: no model named x ::error::y."
+    assert found.comparison.first_line == "Error: no model named x ::error::y."
 
 
 def test_a_new_name_does_not_open_an_empty_drawer(tmp_path: Path) -> None:
     renamed = record(100).model_copy(update={"name": "brand_new"})
     found = answer(tmp_path, given(tmp_path, renamed))
-    assert found.answer.canary == "sft_smoke"
-    assert found.answer.verdict != "no-baseline"
+    assert found.canary == "sft_smoke"
+    assert found.verdict != "no-baseline"
 
 
 def test_another_dtype_meets_the_baseline_and_needs_acceptance(tmp_path: Path) -> None:
     half = altered(record(100), "config", "dtype", to="bfloat16")
     half = altered(half, "exact", "first_loss", "loss", to=9.0)
     found = answer(tmp_path, given(tmp_path, half))
-    assert found.answer.verdict == "changed"
+    assert found.verdict == "changed"
 
 
 def test_another_device_is_an_error_and_no_first_run(tmp_path: Path) -> None:
     moved = altered(record(100), "config", "device", to="cuda")
     moved.env["cpu"] = "another processor"
     found = answer(tmp_path, given(tmp_path, moved))
-    assert found.answer.verdict == "error"
-    assert "device auto -> cuda" in found.answer.comparison.first_line
+    assert found.verdict == "error"
+    assert "device auto -> cuda" in found.comparison.first_line
 
 
 @pytest.mark.parametrize("key", ["max_steps", "look_steps"])
 def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, key: str) -> None:
     short = altered(record(100), "config", key, to=2)
     found = answer(tmp_path, given(tmp_path, short))
-    assert found.answer.verdict == "error"
-    assert f"{key} 2, the base branch's config requires" in found.answer.comparison.first_line
+    assert found.verdict == "error"
+    assert f"{key} 2, the base branch's config requires" in found.comparison.first_line
 
 
 def test_a_look_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
@@ -156,46 +156,45 @@ def test_a_look_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
     why = "the training ended before its look did"
     bare = record(100).model_copy(update={"exact": {}, "unmeasured": {"exact": why}})
     found = answer(tmp_path, given(tmp_path, bare))
-    assert found.answer.verdict == "error"
-    assert why in found.answer.comparison.first_line
+    assert found.verdict == "error"
+    assert why in found.comparison.first_line
 
 
 @pytest.mark.parametrize("value", ["5", None, 1.0])
 def test_a_step_count_that_is_no_number_is_an_error(tmp_path: Path, value: object) -> None:
     odd = altered(record(100), "config", "max_steps", to=value)
-    assert answer(tmp_path, given(tmp_path, odd)).answer.verdict == "error"
+    assert answer(tmp_path, given(tmp_path, odd)).verdict == "error"
 
 
 def test_a_longer_warm_up_than_the_base_branchs_is_an_error(tmp_path: Path) -> None:
     """It would leave next to nothing to be timed."""
     warm = altered(record(100), "config", "metrics_warmup_steps", to=94)
     found = answer(tmp_path, given(tmp_path, warm))
-    assert found.answer.verdict == "error"
+    assert found.verdict == "error"
     assert (
-        "metrics_warmup_steps 94, the base branch's config allows 10"
-        in found.answer.comparison.first_line
+        "metrics_warmup_steps 94, the base branch's config allows 10" in found.comparison.first_line
     )
 
 
 def test_a_run_of_another_commit_than_the_head_is_told(tmp_path: Path) -> None:
     run = altered(record(100), "git", "sha", to="e" * 40)
     found = answer(tmp_path, given(tmp_path, run), head_sha="f" * 40)
-    assert any("not the head fffffffff" in note for note in found.answer.comparison.notes)
+    assert any("not the head fffffffff" in note for note in found.comparison.notes)
 
 
 def test_thresholds_come_from_the_base_branch_and_not_from_the_record(tmp_path: Path) -> None:
     loose = altered(record(100, 0.2), "config", "thresholds", to={"base_tier": "smoke"})
     base = base_config(tmp_path, thresholds={"base_tier": "nightly"})
     found = answer(tmp_path, given(tmp_path, loose), base=base)
-    assert found.answer.comparison.tier == "nightly"
-    assert found.answer.comparison.check("step_time_mean").threshold == 5.0
+    assert found.comparison.tier == "nightly"
+    assert found.comparison.check("step_time_mean").threshold == 5.0
 
 
 def test_only_runs_of_ancestors_count_and_the_rest_is_said(tmp_path: Path) -> None:
     ancestry = Ancestry(COMMITS[0], {COMMITS[0][:12]: 0})
     found = answer(tmp_path, given(tmp_path, record(100)), ancestry=ancestry)
-    assert found.answer.verdict == "error", "on a branch cut early anything would pass"
-    assert "descends from 1 of 3 stored runs" in found.answer.comparison.first_line
+    assert found.verdict == "error", "on a branch cut early anything would pass"
+    assert "descends from 1 of 3 stored runs" in found.comparison.first_line
 
 
 @pytest.mark.parametrize(("recording", "verdict"), [(False, "error"), (True, "no-baseline")])
@@ -205,9 +204,9 @@ def test_a_branch_from_before_the_baseline_is_no_first_run(
     old = Ancestry("f" * 40, {"f" * 12: 0})
     records = given(tmp_path, record(100))
     found = answer(tmp_path, records, ancestry=old, recording=recording)
-    assert found.answer.verdict == verdict
+    assert found.verdict == verdict
     if not recording:
-        assert "merge the base branch into it" in found.answer.comparison.first_line
+        assert "merge the base branch into it" in found.comparison.first_line
 
 
 def test_pairs_are_judged_as_pairs(tmp_path: Path) -> None:
@@ -215,8 +214,8 @@ def test_pairs_are_judged_as_pairs(tmp_path: Path) -> None:
     head = tuple(record(2 * place + 1, 0.2) for place in range(3))
     records = several(tmp_path, {"base": base, "head": head}, "ab")
     found = answer(tmp_path, records, compare="ab")
-    assert found.answer.verdict == "regression"
-    assert "3 pairs, base and head alternating" in found.answer.comparison.notes[-1]
+    assert found.verdict == "regression"
+    assert "3 pairs, base and head alternating" in found.comparison.notes[-1]
 
 
 def test_a_commit_of_the_base_that_is_none_is_not_told_on(tmp_path: Path) -> None:
@@ -225,7 +224,7 @@ def test_a_commit_of_the_base_that_is_none_is_not_told_on(tmp_path: Path) -> Non
     for run in base:
         run.git["sha"] = "x ##[add-mask]pass"
     found = answer(tmp_path, several(tmp_path, {"base": base, "head": head}, "ab"), compare="ab")
-    assert found.baseline_sha == ""
+    assert commit_of(found.baseline[-1]) == ""
 
 
 def failed(number: int) -> RunRecord:
@@ -235,13 +234,13 @@ def failed(number: int) -> RunRecord:
 def test_a_head_that_fails_twice_in_pairs_is_a_regression(tmp_path: Path) -> None:
     sides = {"base": (record(0), record(3)), "head": (record(1), failed(4), failed(5))}
     found = answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab")
-    assert found.answer.verdict == "regression"
-    assert "boom" in found.answer.comparison.first_line
+    assert found.verdict == "regression"
+    assert "boom" in found.comparison.first_line
 
 
 def test_a_base_that_fails_twice_is_an_error(tmp_path: Path) -> None:
     sides = {"base": (failed(0), failed(1)), "head": (record(2),)}
-    assert answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab").answer.verdict == "error"
+    assert answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab").verdict == "error"
 
 
 def test_a_head_that_keeps_crashing_between_good_runs_is_a_regression(tmp_path: Path) -> None:
@@ -250,7 +249,7 @@ def test_a_head_that_keeps_crashing_between_good_runs_is_a_regression(tmp_path: 
         "head": (failed(1), record(2), failed(5), record(6), failed(9), record(10)),
     }
     found = answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab")
-    assert found.answer.verdict == "regression"
+    assert found.verdict == "regression"
 
 
 def test_a_crash_that_was_repeated_is_told(tmp_path: Path) -> None:
@@ -259,7 +258,7 @@ def test_a_crash_that_was_repeated_is_told(tmp_path: Path) -> None:
         "failed": (failed(99),),
     }
     found = answer(tmp_path, several(tmp_path, sides, "baseline"))
-    assert "a run ended as failed (boom)" in found.answer.comparison.notes
+    assert "a run ended as failed (boom)" in found.comparison.notes
 
 
 def test_pairs_that_were_cut_short_are_as_many_as_both_have() -> None:
@@ -336,7 +335,7 @@ def test_a_history_of_an_earlier_version_is_no_baseline_and_says_so(
     history = tmp_path / "before"
     (history / "v1").mkdir(parents=True)
     records = given(tmp_path, record(100))
-    found = answer(tmp_path, records, history=history, ancestry=None, recording=recording).answer
+    found = answer(tmp_path, records, history=history, ancestry=None, recording=recording)
     assert (found.verdict, found.comparison.passed) == ("no-baseline", False)
     said = "branch canary-baselines holds only runs of an earlier version"
     assert any(note.startswith(said) for note in found.comparison.notes)

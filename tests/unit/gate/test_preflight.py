@@ -2,65 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from canary.gate import preflight
-from canary.gate.preflight import gpu_problem, no_device, torch_problem
-from canary.machine.gpu import Device, Devices
+from canary.gate.preflight import gpu_problem
 
-GPU = Device(0, "GPU-x", "Simulated", 80 << 30, False, None)
-OLD = Devices((GPU,), "535.183", "12.2")
+TOO_OLD = "UserWarning: The NVIDIA driver on your system is too old (found version 12020)."
+
+
+def python(folder: Path, answer: str, said: str = "") -> Path:
+    """A Python whose torch answers so."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\necho '{answer}'\necho '{said}' >&2\n")
+    path.chmod(0o755)
+    return path
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "said", "problem"),
     [
-        ({"available": True, "cuda": "13.0", "torch": "2.13.0"}, ""),
-        (
-            {"available": False, "cuda": "13.0", "torch": "2.13.0", "error": "too old"},
-            "the driver is too old: 535.183 supports CUDA 12.2, this torch needs CUDA 13.0",
-        ),
-        (
-            {"available": False, "cuda": None, "torch": "2.13.0+cpu"},
-            "is built without CUDA",
-        ),
-        (
-            {"available": False, "cuda": "12.1", "torch": "2.6", "error": "no permission"},
-            "torch cannot use the GPU: no permission",
-        ),
-        ({"error": "ModuleNotFoundError: No module named 'torch'"}, "No module named 'torch'"),
+        ([True, "13.0", "2.13.0"], "", ""),
+        ([False, "13.0", "2.13.0"], TOO_OLD, "driver on your system is too old"),
+        ([False, "13.0", "2.13.0"], "", "NVIDIA Container Toolkit on the runner, or set `gpus: no"),
+        ([False, None, "2.13.0+cpu"], "", "torch 2.13.0+cpu is built without CUDA"),
     ],
 )
 def test_torchs_answer_becomes_one_sentence_with_a_remedy(
-    answer: dict[str, object], said: str
+    tmp_path: Path, answer: list[object], said: str, problem: str
 ) -> None:
-    problem = torch_problem(OLD, answer)
-    assert said in problem
-    assert bool(problem) == bool(said)
+    found = gpu_problem(python(tmp_path, json.dumps(answer), said), {"PATH": "/usr/bin:/bin"})
+    assert problem in found
+    assert bool(found) == bool(problem)
 
 
-def test_no_gpu_names_driver_toolkit_and_the_way_without() -> None:
-    problem = no_device(Devices(reason="no NVIDIA driver answers"))
-    for word in ("NVIDIA driver", "NVIDIA Container Toolkit", "gpus: none"):
-        assert word in problem
-
-
-def test_a_python_without_torch_is_asked_and_answers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(preflight, "list_devices", lambda: OLD)
-    silent = tmp_path / "python"
-    silent.write_text("#!/bin/sh\necho 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n")
-    silent.chmod(0o755)
-    assert "No module named torch" in gpu_problem(silent)
-    assert "torch cannot use the GPU" in gpu_problem(tmp_path / "nothing")
+def test_a_python_without_torch_is_asked_and_answers(tmp_path: Path) -> None:
+    silent = python(tmp_path, "", "ModuleNotFoundError: No module named torch")
+    assert "No module named torch" in gpu_problem(silent, {})
+    assert "torch cannot use the GPU" in gpu_problem(tmp_path / "nothing", {})
 
 
 def test_here_the_real_torch_is_asked_where_it_is_a_build_without_cuda() -> None:
-    answer = preflight._ask_torch(Path(sys.executable), None)
-    assert "torch" in answer
-    if answer["cuda"] is None:
-        assert "built without CUDA" in torch_problem(OLD, answer)
+    import torch
+
+    if torch.version.cuda is None:
+        assert "built without CUDA" in gpu_problem(Path(sys.executable), {})

@@ -15,8 +15,7 @@ import pytest
 
 from canary.errors import EXIT_ERROR, RecordError
 from canary.gate import records as limits
-from canary.gate.manifest import Manifest, Part, write_manifest
-from canary.gate.records import extract, load_records, read_record
+from canary.gate.records import Manifest, Part, extract, load_records, read_record, write_manifest
 from canary.record import jsonio
 from tests.unit.comparing import example
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from canary.gate.base_config import fork_point
 from canary.gate.inputs import TrainSettings
 from canary.gate.records import load_records
 from canary.gate.run_job import LONGEST_PROFILE, UNFINISHED, keep, told, train
-from canary.gate.single_job import without_secrets
 from canary.gate.workspace import prepare, set_up
 from tests.contract.git_server import git
 
@@ -83,6 +83,42 @@ def test_what_was_done_stays_judged_when_the_process_is_ended(
     manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
     assert [part.config for part in manifest.parts] == ["one.yaml"]
     assert manifest.error == UNFINISHED
+
+
+@pytest.mark.parametrize("task", ["schedule", "nightly"])
+def test_the_nightly_run_trains_the_longer_canary_first_where_there_is_one(
+    environ: dict[str, str], ran: list[Any], task: str
+) -> None:
+    run(environ, CANARY_TASK=task)
+    assert [config for config, _ in ran] == ["one.yaml", "two.yaml"]
+    (Path(environ["CANARY_CHECKOUT"]) / "one-nightly.yaml").write_text(CONFIG)
+    run(environ, CANARY_TASK=task)
+    assert [config for config, _ in ran[2:]] == ["one-nightly.yaml", "one.yaml", "two.yaml"]
+    run(environ, CANARY_TASK="push")
+    assert [config for config, _ in ran[5:]] == ["one.yaml", "two.yaml"]
+
+
+def test_a_bootstrap_trains_as_often_as_a_baseline_needs_and_each_run_may_fail_once(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = iter(["completed", "failed", "completed", "completed"])
+    made: list[Path] = []
+
+    def child(words: list[str], folder: Path, environment: Any) -> tuple[Path]:
+        made.append(Path(words[words.index("--output-dir") + 1]) / f"run-{len(made)}")
+        made[-1].mkdir(parents=True)
+        made[-1].joinpath("metrics.json").write_text("{}")
+        return (made[-1],)
+
+    monkeypatch.setattr(run_job, "run_child", child)
+    monkeypatch.setattr(run_job, "folder_left", lambda folder: folder)
+    monkeypatch.setattr(
+        run_job, "load_record", lambda folder: SimpleNamespace(status=next(ends), reason="")
+    )
+    assert run(environ, CANARY_TASK="bootstrap", CANARY_CONFIG="one.yaml") == 0
+    records = Path(environ["CANARY_RECORDS"]) / "00-one"
+    assert {path.name for path in (records / "current").iterdir()} == {"run-0", "run-2", "run-3"}
+    assert [path.name for path in (records / "failed").iterdir()] == ["run-1"]
 
 
 def test_a_run_ends_within_the_time_of_the_whole(environ: dict[str, str], ran: list[Any]) -> None:
@@ -182,21 +218,6 @@ def test_pairs_begin_where_the_branch_left_its_base(tmp_path: Path) -> None:
     git(tmp_path, "checkout", "-q", "change")
     assert fork_point(tmp_path, tip) == fork
     assert fork_point(tmp_path, "f" * 40) == "f" * 40
-
-
-def test_tokens_leave_the_environment_and_tokenizers_stay() -> None:
-    environ = {
-        "GITHUB_TOKEN": "x",
-        "hf_token": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "WANDB_API_KEY": "x",
-        "ACTIONS_ID_TOKEN_REQUEST_URL": "x",
-        "GITHUB_ENV": "x",
-        "TOKENIZERS_PARALLELISM": "false",
-        "PATH": "x",
-    }
-    without_secrets(environ)
-    assert environ == {"TOKENIZERS_PARALLELISM": "false", "PATH": "x"}
 
 
 def test_a_reason_in_a_record_has_no_path_of_the_runner(environ: dict[str, str]) -> None:

@@ -13,8 +13,7 @@ from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import ConfigError
-from canary.github.checkrun import annotated
-from canary.github.comment import LIMIT, MARKER, has_sections, merged, parse, sections_of
+from canary.github.comment import LIMIT, comment_of, is_later, parse, sections_of
 from canary.github.section import TEMPLATE, section
 from canary.github.status import LONGEST_DESCRIPTION, Answer, Source, shortened, status_of, worst
 from canary.report.render import render
@@ -37,37 +36,20 @@ def slow() -> Comparison:
     )
 
 
-def body(answers: dict[str, Comparison], at: Source, before: str = "") -> str | None:
-    made = [Answer(name, found) for name, found in answers.items()]
-    return merged(before, sections_of(made, at))
+def body(answers: dict[str, Comparison], at: Source) -> str:
+    return comment_of(sections_of([Answer(name, found) for name, found in answers.items()], at))
 
 
 def test_the_first_line_a_reader_sees_is_the_answer() -> None:
     text = body({"sft": slow()}, source())
-    assert text is not None
     shown = [line for line in text.splitlines() if not line.startswith("<!--")]
     assert shown[0].startswith("**❌ Regression: median step time")
 
 
-def test_a_second_canary_adds_a_section_and_a_headline_with_the_worst_first() -> None:
-    first = body({"sft": comparison()}, source())
-    assert first is not None
-    second = body({"dpo": slow()}, source(), first)
-    assert second is not None
-    assert [one.name for one in parse(second)] == ["dpo", "sft"]
-    assert second.splitlines()[:2] == [MARKER, "**❌ regression: `dpo` · pass: `sft`**"]
-
-
-def of(path: str, name: str, found: Comparison, at: Source, before: str = "") -> str:
-    text = merged(before, sections_of([Answer(name, found, path)], at))
-    assert text is not None
-    return text
-
-
-def test_a_section_is_its_configs_whatever_the_canary_is_called() -> None:
-    first = of("canary.yaml", "canary", comparison("error", "Error: no record."), source(run=7))
-    second = of("canary.yaml", "sft_smoke", comparison(), source(run=8), first)
-    assert [(one.name, one.verdict) for one in parse(second)] == [("sft_smoke", "pass")]
+def test_two_canaries_have_a_section_each_and_a_headline_with_the_worst_first() -> None:
+    text = body({"sft": comparison(), "dpo": slow()}, source())
+    assert [one.name for one in parse(text)] == ["dpo", "sft"]
+    assert text.splitlines()[0] == "**❌ regression: `dpo` · pass: `sft`**"
 
 
 @pytest.mark.parametrize(
@@ -77,10 +59,11 @@ def test_a_section_is_its_configs_whatever_the_canary_is_called() -> None:
 def test_two_configs_of_similar_paths_and_one_name_have_a_section_each(
     one: str, other: str
 ) -> None:
-    first = of(one, "sft", comparison(), source())
-    second = of(other, "sft", slow(), source(), first)
-    assert sorted(found.verdict for found in parse(second)) == ["pass", "regression"]
-    assert all(len(found.key) <= 100 for found in parse(second))
+    answers = [Answer("sft", comparison(), one), Answer("sft", slow(), other)]
+    found = parse(comment_of(sections_of(answers, source())))
+    assert sorted(one.verdict for one in found) == ["pass", "regression"]
+    assert len({one.key for one in found}) == 2
+    assert all(len(one.key) <= 100 for one in found)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +85,6 @@ def test_a_mark_that_is_not_as_this_version_writes_it_is_no_section(
     change: dict[str, object],
 ) -> None:
     text = body({"sft": comparison()}, source())
-    assert text is not None
     written = text.partition("section ")[2].partition(" -->")[0]
     fields = {**json.loads(written), **change}
     if fields["version"] is None:
@@ -121,8 +103,6 @@ def test_what_a_reader_sees_says_nothing_to_a_later_job(monkeypatch: pytest.Monk
         "canary.github.comment.section", lambda *_: "**regression**: accepted: false"
     )
     after = body({"sft": found, "dpo": comparison()}, source())
-    assert before is not None
-    assert after is not None
     told = [
         [(one.name, one.verdict, one.accepted, one.age) for one in parse(text)]
         for text in (before, after)
@@ -130,33 +110,18 @@ def test_what_a_reader_sees_says_nothing_to_a_later_job(monkeypatch: pytest.Monk
     assert told[0] == told[1] == [("dpo", "pass", False, (7, 1)), ("sft", "changed", True, (7, 1))]
 
 
-def test_a_newer_commit_drops_the_sections_of_the_older_one() -> None:
-    first = body({"sft": comparison(), "dpo": comparison()}, source(OLD))
-    assert first is not None
-    second = body({"sft": slow()}, source(NEW), first)
-    assert second is not None
-    assert [(one.name, one.sha) for one in parse(second)] == [("sft", NEW)]
-
-
-def test_an_older_run_of_the_same_commit_changes_nothing() -> None:
-    later = body({"sft": comparison()}, source(run=9))
-    assert later is not None
-    assert body({"sft": slow()}, source(run=8), later) is None
-    assert body({"sft": slow()}, source(run=9, attempt=2), later) is not None
+def test_only_a_later_run_of_the_same_commit_is_not_replaced() -> None:
+    there = body({"sft": comparison()}, source(run=9))
+    new = [Answer("sft", slow())]
+    assert is_later(there, sections_of(new, source(run=8)))
+    assert not is_later(there, sections_of(new, source(run=9)))
+    assert not is_later(there, sections_of(new, source(run=9, attempt=2)))
+    assert not is_later(there, sections_of(new, source(OLD, run=8)))
 
 
 def test_line_breaks_as_github_returns_them_are_understood() -> None:
     text = body({"sft": comparison()}, source())
-    assert text is not None
     assert len(parse(text.replace("\n", "\r\n"))) == 1
-    assert has_sections(text.replace("\n", "\r\n"), parse(text))
-
-
-def test_a_section_that_another_job_overwrote_is_missed() -> None:
-    mine = sections_of([Answer("sft", comparison())], source())
-    theirs = body({"dpo": comparison()}, source())
-    assert theirs is not None
-    assert not has_sections(theirs, mine)
 
 
 def long_comparison(checks: int) -> Comparison:
@@ -186,7 +151,6 @@ def test_a_report_that_fits_is_left_whole() -> None:
 def test_a_comment_of_many_long_canaries_keeps_every_first_line() -> None:
     answers = {f"canary-{place}": long_comparison(300) for place in range(12)}
     text = body(answers, source())
-    assert text is not None
     assert len(text) <= LIMIT
     assert text.count("**❌ Regression: ") == 12
     assert len(parse(text)) == 12
@@ -197,18 +161,8 @@ def test_a_comment_of_many_long_canaries_keeps_every_first_line() -> None:
 def test_first_lines_without_end_cannot_keep_a_comment_from_being_written(count: int) -> None:
     long = replace(comparison("regression"), first_line="&" * 10_000)
     text = body({f"canary-{place}": long for place in range(count)}, source())
-    assert text is not None
     assert len(text) <= LIMIT
     assert len(parse(text)) == count
-
-
-def test_a_comment_that_grows_over_the_limit_by_merging_is_cut() -> None:
-    text: str | None = ""
-    for place in range(4):
-        text = body({f"canary-{place}": long_comparison(800)}, source(), text or "")
-    assert text is not None
-    assert len(text) <= LIMIT
-    assert text.count("Regression: median step time") >= 4
 
 
 def test_users_override_one_block_and_keep_the_rest() -> None:
@@ -237,10 +191,8 @@ def test_a_template_that_is_wrong_or_reaches_out_is_refused(template: str, said:
 
 def test_no_template_can_write_the_comments_own_marks() -> None:
     text = body({"sft": comparison()}, source())
-    assert text is not None
     forged = f"<!-- rlhf-canary:end --><!-- rlhf-canary:section x bb 1.1 pass -->{text}"
-    own = merged("", sections_of([Answer("sft", slow())], source(), {TEMPLATE: forged}))
-    assert own is not None
+    own = comment_of(sections_of([Answer("sft", slow())], source(), {TEMPLATE: forged}))
     assert [one.verdict for one in parse(own)] == ["regression"]
 
 
@@ -271,10 +223,6 @@ def test_a_change_that_nobody_accepted_says_so_first_however_long_it_is() -> Non
     assert alone.description.startswith("Needs acceptance: batches differ")
     assert one_of_two.description.startswith("sft: Needs acceptance: batches differ")
     assert len(one_of_two.description) <= LONGEST_DESCRIPTION
-
-
-def test_no_record_is_an_error_and_never_a_success() -> None:
-    assert status_of(()).state == "error"
 
 
 def test_the_worst_canary_decides_and_is_named() -> None:
@@ -362,30 +310,23 @@ def test_tables_fit_the_width_of_a_comment() -> None:
     assert max(len(row) - 2 * row.count("|") for row in shown) <= 90
 
 
-def test_a_check_run_points_at_the_changed_line_that_the_cause_names() -> None:
+def test_an_answer_knows_the_changed_line_that_the_cause_names() -> None:
     before, after = record(1), record(2)
     before.config["learning_rate"], after.config["learning_rate"] = 1e-4, 3e-4
     after.exact["trajectory"]["learning_rates"] = [3e-4] * 3
     diff = "+++ b/canary.yaml\n@@ -4 +4 @@\n-learning_rate: 1e-4\n+learning_rate: 3e-4\n"
     found = compare_to_baseline(after, before, source=parse_diff(diff))
-    first, *others = annotated([Answer("sft", found, "configs/sft.yaml")])
-    assert (first["path"], first["start_line"], first["end_line"]) == ("canary.yaml", 4, 4)
-    assert first["annotation_level"] == "failure"
-    assert first["title"].startswith("sft: likely cause: ")
-    assert {one["path"] for one in others} == {"configs/sft.yaml"}
+    assert Answer("sft", found, "configs/sft.yaml").place == ("canary.yaml", 4)
     healthy = compare_to_baseline(records([0.1] * 3, first=50), history(), history=True)
-    assert annotated([Answer("sft", healthy, "configs/sft.yaml")]) == []
+    assert Answer("sft", healthy, "configs/sft.yaml").place is None
 
 
 def test_more_than_three_canaries_get_a_table_and_fold_what_passed() -> None:
     names = ["a", "b", "c", "d"]
     three = body({name: comparison() for name in names[:3]}, source())
-    assert three is not None
     assert "| canary |" not in three
     text = body({name: comparison() for name in names[:3]} | {"d": slow()}, source())
-    assert text is not None
-    assert text.splitlines()[:4] == [
-        MARKER,
+    assert text.splitlines()[:3] == [
         "**❌ 4 canaries: 1 regression, 3 pass**",
         "",
         "| canary | result | answer |",
@@ -398,7 +339,6 @@ def test_more_than_three_canaries_get_a_table_and_fold_what_passed() -> None:
 def test_a_line_of_a_record_cannot_break_the_table() -> None:
     line = "Pass: a | b `c\n| `x` | pass | <!-- --> \\" + "y " * 400
     text = body({name: comparison(line=line) for name in "abcd"}, source())
-    assert text is not None
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) == 4
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows), rows[0]

@@ -11,10 +11,9 @@ import pytest
 
 from canary.errors import ConfigError
 from canary.github import confined
-from canary.github.comment import LIMIT, sections_of
-from canary.github.publish import sections_by
+from canary.github.comment import LIMIT
 from canary.github.section import TEMPLATE, section
-from canary.github.status import Answer, Source
+from canary.github.status import Source
 from tests.unit.github.test_comment import comparison, slow
 
 SOURCE = Source("b" * 40)
@@ -52,17 +51,16 @@ DEEP = (
         *((template, "RecursionError") for template in DEEP),
     ],
 )
-def test_a_template_without_end_is_ended_and_ours_takes_its_place(
+def test_a_template_without_end_is_ended_with_one_line(
     template: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = replace(confined.OF_TEMPLATES, cpu_s=1 if template in SLOW else 20)
     monkeypatch.setattr(confined, "OF_TEMPLATES", given)
     begun = time.monotonic()
-    answers = (Answer("sft", comparison()),)
-    sections, problem = sections_by(answers, SOURCE, {TEMPLATE: template})
-    assert sections == sections_of(answers, SOURCE)
+    with pytest.raises(ConfigError) as caught:
+        section(comparison(), SOURCE, LIMIT, {TEMPLATE: template})
+    problem = str(caught.value)
     assert problem.startswith(f"the comment template cannot be rendered: {why}")
-    assert problem.endswith("; using the built-in template")
     assert len(problem) < 400
     assert time.monotonic() - begun < 30
 

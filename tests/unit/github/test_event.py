@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from canary.errors import InputError, UsageError
-from canary.github.event import Kind, intent_of
+from canary.github.event import Intent, Kind, intent_of
 
 HEAD = "a" * 40
 BASE = "b" * 40
@@ -48,36 +48,59 @@ def workflow_run(action: str = "completed", **changes: Any) -> dict[str, Any]:
     return {"action": action, "repository": REPOSITORY, "workflow_run": {**run, **changes}}
 
 
-@pytest.mark.parametrize(
-    "action", ["opened", "synchronize", "reopened", "ready_for_review", "labeled", "unlabeled"]
-)
-def test_a_pull_request_that_may_have_changed_is_judged(action: str) -> None:
-    payload = pull_request(action, label={"name": "bug"})
+ACCEPT = "canary:accept"
+
+
+def by(login: str, repository: str = "octo/models", **values: Any) -> dict[str, Any]:
+    """A pull request by somebody, from a repository."""
+    payload = pull_request(**values)
+    payload["pull_request"]["user"] = {"login": login}
+    payload["pull_request"]["head"]["repo"] = {"full_name": repository}
+    return payload
+
+
+def draft(action: str = "opened", **values: Any) -> dict[str, Any]:
+    payload = pull_request(action, **values)
+    payload["pull_request"]["draft"] = True
+    return payload
+
+
+NEW_BASE = {"base": {"ref": {"from": "main"}}}
+PULL_REQUESTS = [
+    (pull_request("opened"), ""),
+    (pull_request("synchronize"), ""),
+    (pull_request("reopened"), ""),
+    (pull_request("ready_for_review"), ""),
+    (pull_request("labeled", label={"name": ACCEPT}), ""),
+    (pull_request("edited", changes=NEW_BASE), ""),
+    (pull_request("labeled", label={"name": "bug"}), "was labeled: no new comparison"),
+    (pull_request("unlabeled", label={"name": ACCEPT}), "was unlabeled: no new"),
+    (pull_request("edited", changes={"title": {"from": "old"}}), "was edited: no new"),
+    (pull_request("closed"), "was closed: no new comparison"),
+    (draft(), "nothing is trained while it is a draft"),
+    (draft("labeled", label={"name": ACCEPT}), "while it is a draft"),
+    (by("mona", "mona/models"), "`canary init --forks`"),
+    (by("dependabot[bot]"), "`canary init --forks`"),
+]
+
+
+@pytest.mark.parametrize(("payload", "nothing"), PULL_REQUESTS)
+def test_a_pull_request_is_judged_or_left_with_one_reason(
+    payload: dict[str, Any], nothing: str
+) -> None:
     intent = intent_of("pull_request", payload)
-    assert intent.kind is Kind.JUDGE
-    assert (intent.repository, intent.pull_request) == ("octo/models", 7)
-    assert (intent.head_sha, intent.head_branch, intent.head_repository) == (
-        HEAD,
-        "faster",
-        "octo/models",
-    )
-    assert (intent.base_sha, intent.base_branch) == (BASE, "main")
-    assert not intent.fork
+    assert intent.kind is (Kind.IGNORE if nothing else Kind.JUDGE)
+    assert nothing in intent.reason
+    assert (intent.head_sha, intent.base_sha, intent.base_branch) == (HEAD, BASE, "main")
+    assert intent.pull_request == 7
     assert not intent.writes_baseline
 
 
-@pytest.mark.parametrize("action", ["closed", "converted_to_draft"])
-def test_what_changes_nothing_about_the_code_is_ignored(action: str) -> None:
-    intent = intent_of("pull_request", pull_request(action))
-    assert intent.kind is Kind.IGNORE
-    assert action in intent.reason
-
-
-def test_an_edit_is_judged_only_where_it_changes_the_base() -> None:
-    title = pull_request("edited", changes={"title": {"from": "old"}})
-    base = pull_request("edited", changes={"base": {"ref": {"from": "main"}}})
-    assert intent_of("pull_request", title).kind is Kind.IGNORE
-    assert intent_of("pull_request", base).kind is Kind.JUDGE
+def test_another_label_may_be_the_one_that_accepts() -> None:
+    payload = pull_request("labeled", label={"name": "fine"})
+    assert intent_of("pull_request", payload, label="fine").kind is Kind.JUDGE
+    payload = pull_request("labeled", label={"name": ACCEPT})
+    assert intent_of("pull_request", payload, label="fine").kind is Kind.IGNORE
 
 
 def test_the_status_never_goes_to_the_merge_commit() -> None:
@@ -102,14 +125,6 @@ def test_a_deleted_fork_is_still_a_fork() -> None:
     assert intent.head_repository == ""
 
 
-def test_a_label_is_told_with_who_set_it_only_when_it_is_set() -> None:
-    label = {"name": "canary:accept"}
-    labeled = intent_of("pull_request", pull_request("labeled", label=label))
-    unlabeled = intent_of("pull_request", pull_request("unlabeled", label=label))
-    assert labeled.labelled == ("canary:accept", "mona")
-    assert unlabeled.labelled is None
-
-
 def test_pull_request_target_is_refused_with_the_safe_way() -> None:
     with pytest.raises(UsageError, match="pull_request_target") as caught:
         intent_of("pull_request_target", pull_request())
@@ -132,25 +147,47 @@ def test_no_other_push_is_recorded(payload: dict[str, Any]) -> None:
     assert not intent.writes_baseline
 
 
+def dispatched(ref: str = "refs/heads/main", **inputs: str) -> Intent:
+    payload = {"repository": REPOSITORY, "ref": ref, "inputs": inputs or None}
+    return intent_of("workflow_dispatch", payload, sha=HEAD)
+
+
 @pytest.mark.parametrize("name", ["schedule", "workflow_dispatch"])
 def test_runs_on_the_default_branch_are_recorded(name: str) -> None:
     intent = intent_of(name, {"repository": REPOSITORY}, sha=HEAD, ref="refs/heads/main")
-    assert intent.kind is Kind.RECORD
-    assert (intent.head_sha, intent.writes_baseline) == (HEAD, True)
+    assert (intent.kind, intent.head_sha, intent.writes_baseline) == (Kind.RECORD, HEAD, True)
+    assert intent.nightly == (name == "schedule")
 
 
-def test_a_dispatch_elsewhere_is_judged_and_writes_nothing() -> None:
-    payload = {"repository": REPOSITORY, "ref": "refs/heads/faster", "inputs": {}}
-    intent = intent_of("workflow_dispatch", payload, sha=HEAD)
-    assert intent.kind is Kind.JUDGE
-    assert (intent.pull_request, intent.writes_baseline) == (None, False)
-    assert (intent.head_branch, intent.base_sha, intent.base_branch) == ("faster", "", "main")
+@pytest.mark.parametrize("task", ["", "train", "nightly", "bootstrap"])
+def test_a_task_on_the_default_branch_is_recorded_with_the_reason_that_was_given(
+    task: str,
+) -> None:
+    intent = dispatched(task=task, accept="  a new\ndriver ")
+    assert (intent.kind, intent.writes_baseline) == (Kind.RECORD, True)
+    assert (intent.nightly, intent.accept_reason) == (task == "nightly", "a new driver")
+
+
+def test_the_cache_is_filled_for_the_default_branch_alone() -> None:
+    intent = dispatched(task="prefetch")
+    assert (intent.kind, intent.writes_baseline) == (Kind.PREFETCH, False)
+    assert dispatched("refs/heads/other", task="prefetch").kind is Kind.IGNORE
+
+
+@pytest.mark.parametrize("inputs", [{}, {"task": "bootstrap"}, {"accept": "x"}])
+def test_a_dispatch_on_another_branch_does_nothing(inputs: dict[str, str]) -> None:
+    intent = dispatched("refs/heads/other", **inputs)
+    assert (intent.kind, intent.writes_baseline) == (Kind.IGNORE, False)
+    assert "not on the default branch" in intent.reason
+
+
+def test_a_task_that_nobody_offers_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"inputs\.task"):
+        dispatched(task="deploy")
 
 
 def test_a_dispatch_on_a_tag_called_as_the_default_branch_writes_nothing() -> None:
-    payload = {"repository": REPOSITORY, "ref": "refs/tags/main"}
-    intent = intent_of("workflow_dispatch", payload, sha=HEAD)
-    assert (intent.kind, intent.writes_baseline, intent.head_branch) == (Kind.JUDGE, False, "")
+    assert dispatched("refs/tags/main").kind is Kind.IGNORE
 
 
 def test_a_dispatch_that_does_not_say_where_it_ran_is_an_error() -> None:
@@ -184,24 +221,20 @@ def test_a_run_that_waits_for_approval_is_no_failure() -> None:
     assert "approval" in intent.reason
 
 
-@pytest.mark.parametrize("trigger", ["push", "schedule", "workflow_dispatch"])
-def test_a_run_of_the_default_branch_itself_is_recorded(trigger: str) -> None:
-    payload = workflow_run(
-        event=trigger, head_branch="main", head_repository={"full_name": "octo/models"}
-    )
-    intent = intent_of("workflow_run", payload)
-    assert (intent.kind, intent.writes_baseline, intent.base_sha) == (Kind.RECORD, True, HEAD)
-    begun = intent_of("workflow_run", {**payload, "action": "requested"})
-    assert (begun.kind, begun.writes_baseline) == (Kind.ANNOUNCE, False)
+def test_the_workflow_for_forks_leaves_branches_of_the_repository_to_the_other() -> None:
+    own: dict[str, Any] = {"head_repository": {"full_name": "octo/models"}}
+    begun = intent_of("workflow_run", workflow_run("requested", conclusion=None, **own))
+    skipped = intent_of("workflow_run", workflow_run(conclusion="skipped", **own))
+    dependabots = intent_of("workflow_run", workflow_run(**own))
+    assert (begun.kind, skipped.kind) == (Kind.IGNORE, Kind.IGNORE)
+    assert dependabots.kind is Kind.JUDGE
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"event": "push", "head_branch": "main"},
-        {"event": "push", "head_repository": {"full_name": "octo/models"}},
-        {"event": "push", "head_branch": "main", "head_repository": None},
-        {"event": "push", "head_branch": None, "head_repository": {"full_name": "octo/models"}},
+        {"event": "schedule", "head_branch": "main", "head_repository": REPOSITORY},
         {"event": "pull_request_target"},
         {"event": "repository_dispatch"},
     ],
@@ -255,14 +288,7 @@ def test_a_value_that_github_never_sends_is_an_error_that_names_the_key(
 def test_a_missing_key_is_named(key: str) -> None:
     payload = pull_request()
     del payload[key]
-    with pytest.raises(InputError, match=f"{key} is missing"):
-        intent_of("pull_request", payload)
-
-
-def test_a_label_event_without_its_sender_is_an_error() -> None:
-    payload = pull_request("labeled", label={"name": "canary:accept"})
-    del payload["sender"]
-    with pytest.raises(InputError, match="sender is missing"):
+    with pytest.raises(InputError, match=rf"{key}\S* is missing"):
         intent_of("pull_request", payload)
 
 

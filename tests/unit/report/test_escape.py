@@ -16,7 +16,7 @@ from canary.cli import main
 from canary.cli.terminal import DisarmedLog
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
-from canary.github.comment import merged, parse, sections_of
+from canary.github.comment import comment_of, parse, sections_of
 from canary.github.status import Answer, Source
 from canary.github.workflow import Job
 from canary.report.escape import (
@@ -103,28 +103,26 @@ def test_code_with_bars_is_shown_unchanged_in_a_table_and_outside(code: str) -> 
     assert f"<td><code>{unseen}</code></td>" in cell.replace(ZERO_WIDTH, "")
 
 
-def comment_of(payload: str, *, machine: bool) -> str:
+def comment_about(payload: str, *, machine: bool) -> str:
     """Return the comment about a record with the payload in each text."""
     hostile = planted(payload, machine=machine)
     hostile.run_id = "hostile"
     found = compare_to_baseline(hostile, example(), SMOKE_THRESHOLDS)
-    body = merged("", sections_of([Answer(payload, found)], SOURCE))
-    assert body is not None
-    return body
+    return comment_of(sections_of([Answer(payload, found)], SOURCE))
 
 
 @pytest.mark.spread(1)
 @pytest.mark.parametrize("machine", [False, True])
 def test_a_comment_of_a_hostile_record_looks_like_that_of_a_plain_one(machine: bool) -> None:
-    plain = shown(comment_of("word", machine=machine))
+    plain = shown(comment_about("word", machine=machine))
     for payload in (*PAYLOADS, *LINKS[::4], *BLOCKS[::4]):
-        body = comment_of(payload, machine=machine)
+        body = comment_about(payload, machine=machine)
         page = shown(body)
         assert layout(page) == layout(plain), body
         assert set(re.findall('(?:href|src)="([^"]*)"', page)) == {SOURCE.url}
         assert mentions(page) == mentions(plain), body
         assert len(parse(body)) == 1
-        assert body.count("<!--") == 3
+        assert body.count("<!--") == 1
         assert "\x1b" not in body
 
 
