@@ -34,11 +34,11 @@ def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
         return ()
     rows, alone = [], only(found.places)
     for place in found.places.ran[:SHOWN]:
-        notes = [f"in {place.function}"] if place.function not in ("", MODULE) else []
-        notes += [alone] if alone else []
+        note = f"in {place.function}" if place.function not in ("", MODULE) else ""
+        if alone:
+            note = f"{note}, {alone}" if note else f"is {alone}"
         line = f":{place.line}" if place.line is not None else ""
         path = place.name if place.kind == "code" else ""
-        note = ", ".join(notes)
         rows.append(PlaceRow(f"{place.name}{line}", note, text_of(place), path, place.line))
     return tuple(rows)
 

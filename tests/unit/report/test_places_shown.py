@@ -37,6 +37,11 @@ def test_text_begins_with_verdict_place_and_what_to_do() -> None:
     assert lines[3] == ""
 
 
+def test_the_only_place_outside_of_a_function_is_a_sentence_too() -> None:
+    line = render(found(replace(PLACE, function="")), "text").splitlines()[1]
+    assert line == f"  lib/train.py:88 is the only changed code: {LINE}"
+
+
 def test_three_places_are_shown_and_the_others_counted() -> None:
     places = [replace(PLACE, line=line) for line in range(1, 6)]
     lines = render(found(*places), "text").splitlines()
