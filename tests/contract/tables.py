@@ -87,9 +87,11 @@ def _type_name(annotation: Any) -> str:
 
 
 def checks_table() -> str:
-    """Render all checks as a Markdown table."""
+    """Render the checks as a Markdown table. The rules without a limit stand on their own page."""
     lines = ["| measures | check | group | lane | limits |", "|---|---|---|---|---|"]
     for name, row in CHECKS.items():
+        if row.lane == "rule" and not row.limits:
+            continue
         limits = ", ".join(f"`{key}`" for key in row.limits)
         lines.append(f"| {row.title} | `{name}` | {row.group} | {row.lane} | {limits} |")
     return "\n".join(lines) + "\n"
