@@ -219,7 +219,9 @@ class TrainingLaunch:
                 scaled_gradients=scales_gradients(training),
                 stop_on=self.job.stop_on,
             )
-        self._files = WrittenFiles(leave_out=_canary_files(self.job, self.rank))
+        scratch = Path(self.job.scratch_dir)
+        own = (scratch / "trainer", scratch / f"rank{self.rank}" / "trainer")  # its output_dir
+        self._files = WrittenFiles(_canary_files(self.job, self.rank), own)
         if self.job.look_steps:
             exact = ExactSignals(trained, whole_process=self._own_process)
             over = functools.partial(self._look_over, trained)

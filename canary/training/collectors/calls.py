@@ -97,8 +97,11 @@ class WrittenFiles:
     Writes from native code (safetensors) count in the bytes, not in the files.
     """
 
-    def __init__(self, leave_out: tuple[Path, ...]) -> None:
+    def __init__(self, leave_out: tuple[Path, ...], counted: tuple[Path, ...] = ()) -> None:
+        """`leave_out`: files and folders of the canary. `counted`: folders in them that are the
+        training's."""
         self._own_bytes = 0
+        self._counted = tuple(f"{folder}{os.sep}" for folder in counted)
         self._leave_out = (*map(str, leave_out), "/dev/", "/proc/", "/sys/")
         self._counting = False
         self._opened: Counter[str] = Counter()
@@ -116,7 +119,7 @@ class WrittenFiles:
         if not writing or not isinstance(path, str | bytes | os.PathLike):
             return
         name = os.fsdecode(path)
-        if not name.startswith(self._leave_out):
+        if name.startswith(self._counted) or not name.startswith(self._leave_out):
             self._opened[name] += 1
 
     def begin(self) -> None:

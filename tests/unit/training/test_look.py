@@ -223,6 +223,23 @@ def test_a_training_that_ends_in_its_look_keeps_what_was_seen(tmp_path: Path) ->
     assert (_get_current_dispatch_mode(), gc.get_freeze_count()) == (None, 0)
 
 
+@pytest.mark.parametrize(("place", "counted"), [("trainer", True), ("other", False)])
+def test_files_in_the_trainers_folder_are_the_trainings(
+    place: str, counted: bool, tmp_path: Path
+) -> None:
+    """A reward function may write beside its checkpoints; the rest of the folder is the canary's."""
+    numbers = itertools.count()
+
+    def write(*_: Any) -> None:
+        folder = tmp_path / "scratch" / place
+        folder.mkdir(exist_ok=True)
+        (folder / str(next(numbers))).write_text("found")
+
+    by_trainer(tmp_path, 3, write, steps=9)
+    calls = json.loads((tmp_path / "result.json").read_text())["calls"]
+    assert calls["files_opened"] == (9 if counted else 0)
+
+
 PLAIN = """
 import gc, json, sys, torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
