@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
+    Said,
     pull_event,
     push_event,
     records_folder,
     workflow_run_event,
 )
 from tests.github.server import GitHub
+from tests.github.turns import Turns
 from tests.unit.comparing import altered
 
 SLOW = 0.2
@@ -289,18 +292,20 @@ def second(house: Gatehouse, name: str) -> dict[str, Any]:
     return {"config": "second.yaml"}
 
 
-def test_legs_of_a_matrix_have_a_status_and_a_comment_each(house: Gatehouse) -> None:
+def test_legs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
     inputs = second(house, "other")
     pull = house.pull()
-    house.judge(pull, house.run())
-    house.judge(pull, house.run(), of="second.yaml", name="rlhf-canary-other", **inputs)
-    comments = house.comments(pull)
-    assert [[one.name for one in parse(found.body)] for found in comments] == [
-        ["sft_smoke"],
-        ["other"],
-    ]
-    contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
-    assert contexts == {"rlhf-canary", "rlhf-canary-other"}
+    house.github.trouble.hold("POST|PATCH", "/comments", 10)
+
+    def leg(inputs: dict[str, Any]) -> Said:
+        of = inputs.get("config", "canary.yaml")
+        return house.judge(pull, house.run(), of=of, jobs="2", **inputs)
+
+    said = Turns(house.github.clock).run(*(partial(leg, given) for given in ({}, inputs)))
+    assert [one.code for one in said] == [0, 0]
+    (comment,) = house.comments(pull)
+    assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
+    assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
 
 
 def test_a_run_without_records_leaves_no_section_behind(house: Gatehouse) -> None:
