@@ -181,9 +181,7 @@ class ReportSettings(Inputs):
     @property
     def channels(self) -> Channels:
         """Where the answer goes."""
-        return Channels(
-            self.comment, self.status, self.strict, self.name, self.name, jobs=self.jobs
-        )
+        return Channels(self.comment, self.status, self.strict, self.name, self.jobs)
 
     @property
     def run_url(self) -> str:

@@ -28,8 +28,6 @@ class Channels:
     comment: bool = True
     status: bool = True
     strict: bool = False
-    name: str = CONTEXT
-    """Of the job; jobs of one name share a comment."""
     context: str = CONTEXT
     """Name of the status: the job's, and the base branch's unless that is the default branch."""
     jobs: int = 1
@@ -87,9 +85,7 @@ def publish(
         def comment() -> str:
             nonlocal comment_url
             login = comment_author(hub)
-            sticky = write_comment(
-                hub, repository, pull_request, sections, login, channels.name, channels.jobs
-            )
+            sticky = write_comment(hub, repository, pull_request, sections, login, channels.jobs)
             comment_url = sticky.url
             return sticky.note
 

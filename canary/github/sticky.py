@@ -24,6 +24,8 @@ from canary.github.comment import Section, comment_of, has_sections, merged, par
 
 BOT = "github-actions[bot]"
 """Login of a workflow's token."""
+MARKER = "<!-- rlhf-canary -->\n"
+"""First line of our comment. Jobs of every name share it."""
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 12.0, 15.0)
 """Between checks; together longer than the client's timeout of 30 s: by then every earlier write
 has arrived or failed."""
@@ -48,19 +50,12 @@ def comment_author(hub: Hub) -> str:
         return BOT
 
 
-def marker(name: str) -> str:
-    """Return the first line of the comment for a job of this name."""
-    return f"<!-- {name} -->\n"
-
-
-def find_all(pull: PullRequest, login: str, name: str) -> list[IssueComment]:
+def find_all(pull: PullRequest, login: str) -> list[IssueComment]:
     """Return our comments, oldest first, by their first line and author."""
     found = [
         comment
         for comment in pull.get_issue_comments()
-        if comment.user
-        and comment.user.login == login
-        and _plain(comment.body).startswith(marker(name))
+        if comment.user and comment.user.login == login and _plain(comment.body).startswith(MARKER)
     ]
     return sorted(found, key=lambda comment: comment.id)
 
@@ -76,7 +71,6 @@ def write_comment(
     number: int,
     sections: Sequence[Section],
     login: str,
-    name: str,
     jobs: int = 1,
 ) -> Sticky:
     """Create or edit the comment, unless there is a newer commit or a later run's answer.
@@ -92,7 +86,7 @@ def write_comment(
     url = ""
 
     def ours() -> list[IssueComment]:
-        return hub.read(what, lambda: find_all(pull, login, name))
+        return hub.read(what, lambda: find_all(pull, login))
 
     def put() -> IssueComment:
         """Read again before each try, because others may have written."""
@@ -100,7 +94,7 @@ def write_comment(
         together = merged([one.body for one in found], sections)
         if together is None:
             return found[0]
-        body = marker(name) + comment_of(together)
+        body = MARKER + comment_of(together)
         if not found:
             return pull.create_issue_comment(body)
         if _plain(found[0].body) != body:

@@ -12,14 +12,13 @@ from canary.config.token import Token
 from canary.github.client import Hub, connect
 from canary.github.comment import comment_of, parse, sections_of
 from canary.github.status import Answer, Source
-from canary.github.sticky import BOT, Sticky, marker, write_comment
+from canary.github.sticky import BOT, MARKER, Sticky, write_comment
 from tests.github.gatehouse import NAME
 from tests.github.server import GitHub
 from tests.github.state import Comment, Pull, Repository
 from tests.github.turns import Turns
 
 OLD = "a" * 40
-GATE = "rlhf-canary"
 APP = "gate-of-org[bot]"
 
 
@@ -39,15 +38,13 @@ def hub_of(github: GitHub) -> Hub:
     )
 
 
-def leg(
-    github: GitHub, pull: Pull, name: str, run: int = 7, gate: str = GATE, jobs: int = 1
-) -> Sticky:
+def leg(github: GitHub, pull: Pull, name: str, run: int = 7, jobs: int = 1) -> Sticky:
     """One job of a workflow run, of one canary."""
     answer = Answer(name, Comparison("pass", "Pass: nothing got worse."), f"{name}.yaml")
     sections = sections_of([answer], Source(pull.head_sha, "", run))
     hub = hub_of(github)
     target = hub.github.get_repo(NAME)
-    return write_comment(hub, target, pull.number, sections, BOT, gate, jobs)
+    return write_comment(hub, target, pull.number, sections, BOT, jobs)
 
 
 def side_by_side(github: GitHub, *deeds: Callable[[], Sticky]) -> list[Sticky]:
@@ -62,17 +59,14 @@ def earlier_comment(repository: Repository, pull: Pull, name: str = "gone") -> C
     """Our comment on the commit before."""
     answer = Answer(name, Comparison("pass", "Pass."), f"{name}.yaml")
     body = comment_of(sections_of([answer], Source(OLD, "", 1)))
-    return repository.add_comment(pull.number, f"{marker(GATE)}{body}", BOT)
+    return repository.add_comment(pull.number, f"{MARKER}{body}", BOT)
 
 
-def test_legs_of_one_name_share_a_comment_and_other_names_have_their_own(
-    github: GitHub, repository: Repository
-) -> None:
+def test_legs_of_a_matrix_share_one_comment(github: GitHub, repository: Repository) -> None:
     pull = repository.add_pull()
     for name in ("b", "a"):
         leg(github, pull, name, jobs=2)
-    leg(github, pull, "c", gate="other")
-    assert names(repository.comments_on(pull.number)) == [["a", "b"], ["c"]]
+    assert names(repository.comments_on(pull.number)) == [["a", "b"]]
 
 
 @pytest.mark.parametrize(("count", "round_"), [(2, 0), (4, 3)])
@@ -185,7 +179,7 @@ def test_sections_of_a_second_comment_of_ours_are_kept_and_those_of_others_left(
     pull = repository.add_pull()
     leg(github, pull, "a")
     (ours,) = repository.comments_on(pull.number)
-    forged = repository.add_comment(pull.number, f"{marker(GATE)}mine", "mallory")
+    forged = repository.add_comment(pull.number, f"{MARKER}mine", "mallory")
     second = ours.body.replace('"name":"a"', '"name":"b"').replace("a.yaml", "b.yaml")
     repository.add_comment(pull.number, second, BOT)
     leg(github, pull, "c")
@@ -208,13 +202,13 @@ def test_an_apps_token_learns_its_own_name_and_keeps_to_one_comment(
 ) -> None:
     github.login = APP
     pull = repository.add_pull()
-    forged = repository.add_comment(pull.number, f"{marker(GATE)}mine", "mallory")
+    forged = repository.add_comment(pull.number, f"{MARKER}mine", "mallory")
     first = leg(github, pull, "a")
     repository.push(pull)
     second = leg(github, pull, "a", run=8)
     comments = repository.comments_on(pull.number)
     assert [one.author for one in comments] == ["mallory", APP]
     assert comments[0] is forged
-    assert forged.body == f"{marker(GATE)}mine"
+    assert forged.body == f"{MARKER}mine"
     assert second.url == first.url
     assert [one.sha for one in parse(comments[1].body)] == [pull.head_sha]
