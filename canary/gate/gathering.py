@@ -141,7 +141,6 @@ def acceptance(target: Target) -> Asked:
         head,
         [own_slug(repository_path(settings.folder, config)) for config in settings.configs],
         label=settings.label,
-        name=settings.name,
         context=context_of(settings.name, pull.base.ref, intent.default_branch),
         author=comment_author(target.world.hub),
         labelled=intent.accepting,

@@ -137,6 +137,8 @@ class ReportSettings(Inputs):
     strict: bool = Field(False, alias="CANARY_STRICT")
     name: Artifact = Field(CONTEXT, alias="CANARY_NAME")
     label: str = Field(ACCEPT_LABEL, alias="CANARY_ACCEPT_LABEL")
+    jobs: int = Field(1, ge=1, alias="CANARY_JOBS")
+    """Legs of this job's matrix."""
     template: str = Field("", alias="CANARY_COMMENT_TEMPLATE")
     baseline_branch: Annotated[str, AfterValidator(_branch)] = Field(
         BRANCH, alias="CANARY_BASELINE_BRANCH"
@@ -179,7 +181,7 @@ class ReportSettings(Inputs):
     @property
     def channels(self) -> Channels:
         """Where the answer goes."""
-        return Channels(self.comment, self.status, self.strict, self.name, self.name)
+        return Channels(self.comment, self.status, self.strict, self.name, self.jobs)
 
     @property
     def run_url(self) -> str:

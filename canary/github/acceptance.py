@@ -69,15 +69,14 @@ def acceptance_of(
     keys: Collection[str],
     *,
     label: str = ACCEPT_LABEL,
-    name: str = CONTEXT,
     context: str = CONTEXT,
     author: str = BOT,
     labelled: bool = False,
 ) -> Asked:
     """Return whether someone with write permission accepted this head commit.
 
-    `keys`: keys of this job's canaries; `name`, `context`: of the job, and its status; `author`:
-    login that writes our comments; `labelled`: whether that label has started this run.
+    `keys`: keys of this job's canaries; `context`: of its status; `author`: login that writes our
+    comments; `labelled`: whether that label has started this run.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -86,7 +85,7 @@ def acceptance_of(
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
         return Asked(None)
     event = hub.read(what, lambda: _last_labelling(pull, label))
-    comment = next(iter(hub.read(what, lambda: find_all(pull, author, name))), None)
+    comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
     body, updated = hub.read(
         what, lambda: (comment.body, comment.updated_at) if comment else ("", None)
     )
@@ -96,7 +95,7 @@ def acceptance_of(
         older = event is not None and updated is not None and updated < event.created_at
         given = older or any(judged[key].accepted for key in keys)
     if not given:
-        # There may be no comment, or a later run has rewritten it since the label was set.
+        # There may be no comment, or another job has rewritten it since the label was set.
         known = _answers(hub, repository, head, context)
         began = labelled and pull.head.sha == head
         given = any(one.word == "accepted" for one in known) or (

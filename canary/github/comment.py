@@ -1,15 +1,14 @@
-"""The text of the comment: a headline, then one section per canary below its mark. No I/O.
+"""The text of the comment: a headline, then one section per canary between marks. No I/O.
 
-A section's mark is an invisible HTML comment with a versioned JSON object. Later jobs read only
-this mark, never the visible text.
+A section's mark is an invisible HTML comment with a versioned JSON object. Other jobs keep a
+section's text as it is, and read only its mark.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -40,8 +39,9 @@ LONGEST_WORDS = 240
 """Characters of an answer in the table."""
 ORDER = (*WORST_FIRST[:3], ACCEPTED, *WORST_FIRST[3:])
 """Groups of the headline, the worst first."""
-MARK = re.compile(r"<!-- rlhf-canary:section (?P<fields>\{[^\n]{1,900}\}) -->\r?\n")
-"""Of a section."""
+BEGIN = re.compile(r"<!-- rlhf-canary:section (?P<fields>\{[^\n]{1,900}\}) -->\n")
+"""A section's mark."""
+END = "<!-- rlhf-canary:end -->\n"
 
 
 class Section(BaseModel):
@@ -64,9 +64,9 @@ class Section(BaseModel):
 
     @property
     def marked(self) -> str:
-        """The text below its mark."""
+        """The text between its marks."""
         fields = self.model_dump_json(exclude_defaults=True)
-        return f"<!-- rlhf-canary:section {fields} -->\n{self.text.rstrip()}\n"
+        return f"<!-- rlhf-canary:section {fields} -->\n{self.text.rstrip()}\n{END}"
 
     @property
     def word(self) -> str:
@@ -87,11 +87,17 @@ class Section(BaseModel):
 
 
 def parse(body: str) -> list[Section]:
-    """Return the sections of a comment that have a valid mark, without their texts."""
+    """Return the sections of a comment that have a valid mark; line breaks may be GitHub's CRLF."""
+    body = body.replace("\r\n", "\n")
     found = []
-    for mark in MARK.finditer(body):
-        with suppress(ValueError):  # its version or form is unknown
-            found.append(Section.model_validate_json(mark["fields"]))
+    for begin in BEGIN.finditer(body):
+        end = body.find(END.rstrip(), begin.end())
+        try:
+            one = Section.model_validate_json(begin["fields"])
+        except ValueError:  # its version or form is unknown
+            continue
+        if end >= 0:
+            found.append(one.model_copy(update={"text": body[begin.end() : end]}))
     return found
 
 
@@ -124,12 +130,36 @@ def sections_of(
         )
         for answer in answers
     ]
-    return sorted(found, key=lambda one: (one.name, one.key))
+    return _by_name(found)
 
 
-def is_later(body: str, new: Sequence[Section]) -> bool:
-    """Return whether a later run has written this comment for the same commit."""
-    return any(there.sha == new[0].sha and there.age > new[0].age for there in parse(body))
+def _by_name(sections: Iterable[Section]) -> list[Section]:
+    return sorted(sections, key=lambda one: (one.name, one.key))
+
+
+def merged(bodies: Sequence[str], new: Sequence[Section]) -> list[Section] | None:
+    """Return the new sections and those of our comments; None if later runs wrote all of them.
+
+    Of two sections of one canary the later run's stays. Those of an older commit go: they would
+    look like an answer on this one.
+    """
+    newest: dict[str, Section] = {}
+    for one in (*(there for body in bodies for there in parse(body)), *new):
+        same = newest.get(one.key, one)
+        if one.sha == new[0].sha and one.age >= same.age:
+            newest[one.key] = one
+    if not any(newest[one.key] is one for one in new):
+        return None
+    return _by_name(newest.values())
+
+
+def has_sections(body: str, wanted: Sequence[Section]) -> bool:
+    """Return whether the comment has these sections, or those of later runs or other commits."""
+    there = {one.key: one for one in parse(body)}
+    return all(
+        one.key in there and (there[one.key].sha != one.sha or there[one.key].age >= one.age)
+        for one in wanted
+    )
 
 
 def comment_of(sections: Sequence[Section]) -> str:

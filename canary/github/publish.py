@@ -28,10 +28,10 @@ class Channels:
     comment: bool = True
     status: bool = True
     strict: bool = False
-    name: str = CONTEXT
-    """Of the job; each has its own comment."""
     context: str = CONTEXT
     """Name of the status: the job's, and the base branch's unless that is the default branch."""
+    jobs: int = 1
+    """Legs of the job's matrix, which may write the comment at once."""
     templates: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -79,12 +79,13 @@ def publish(
             "statuses: write",
             lambda: set_status(hub, repository, source, text, channels.context),
         )
+    # Last, because it takes a while if other jobs write it too.
     if channels.comment and pull_request is not None:
 
         def comment() -> str:
             nonlocal comment_url
             login = comment_author(hub)
-            sticky = write_comment(hub, repository, pull_request, sections, login, channels.name)
+            sticky = write_comment(hub, repository, pull_request, sections, login, channels.jobs)
             comment_url = sticky.url
             return sticky.note
 

@@ -1,12 +1,15 @@
 """Create or edit the single comment on a pull request.
 
-A request may take effect after its client gave up, so there may be several comments of ours. Each
-run keeps the oldest and deletes the others.
+GitHub does not reject an edit of a text that changed since it was read. So of two jobs that write
+at once, one loses its section. A request may also take effect after its client gave up. So if other
+jobs may write, a job checks again after growing pauses, until no earlier write can still arrive. Of
+several comments of ours, the oldest takes the sections of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,12 +20,17 @@ from github.PullRequest import PullRequest
 from github.Repository import Repository
 
 from canary.github.client import Hub, Refused
-from canary.github.comment import Section, comment_of, is_later
+from canary.github.comment import Section, comment_of, has_sections, merged, parse
 
 BOT = "github-actions[bot]"
 """Login of a workflow's token."""
-ROUNDS = 3
-"""Most tries, if another run removes the comment meanwhile or the token's login is new to us."""
+MARKER = "<!-- rlhf-canary -->\n"
+"""First line of our comment. Jobs of every name share it."""
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 12.0, 15.0)
+"""Between checks; together longer than the client's timeout of 30 s: by then every earlier write
+has arrived or failed."""
+ROUNDS = 20
+"""Most writes while other jobs overwrite our sections; each round one succeeds."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +50,12 @@ def comment_author(hub: Hub) -> str:
         return BOT
 
 
-def marker(name: str) -> str:
-    """Return the first line of the comment for a job of this name."""
-    return f"<!-- {name} -->\n"
-
-
-def find_all(pull: PullRequest, login: str, name: str) -> list[IssueComment]:
+def find_all(pull: PullRequest, login: str) -> list[IssueComment]:
     """Return our comments, oldest first, by their first line and author."""
     found = [
         comment
         for comment in pull.get_issue_comments()
-        if comment.user
-        and comment.user.login == login
-        and _plain(comment.body).startswith(marker(name))
+        if comment.user and comment.user.login == login and _plain(comment.body).startswith(MARKER)
     ]
     return sorted(found, key=lambda comment: comment.id)
 
@@ -70,51 +71,77 @@ def write_comment(
     number: int,
     sections: Sequence[Section],
     login: str,
-    name: str,
+    jobs: int = 1,
 ) -> Sticky:
     """Create or edit the comment, unless there is a newer commit or a later run's answer.
+
+    `jobs`: known number of jobs that write it; sections of other canaries reveal more.
 
     Raises:
         Refused: the token may not read or write comments.
         MachineError: GitHub fails.
     """
     what = f"the comment on #{number}"
-    body = marker(name) + comment_of(sections)
-    pull = hub.read(what, lambda: repository.get_pull(number))
-    if pull.head.sha != sections[0].sha:
-        newer = f"#{number} now has {pull.head.sha[:9]}, whose run will write it"
-        return Sticky("", f"the comment was not changed: {newer}")
+    sha, keys = sections[0].sha, {one.key for one in sections}
+    url = ""
 
     def ours() -> list[IssueComment]:
-        return find_all(pull, login, name)
+        return hub.read(what, lambda: find_all(pull, login))
 
-    def there() -> IssueComment | None:
-        return next((one for one in ours() if _plain(one.body) == body), None)
-
-    url = ""
-    for _ in range(ROUNDS):
-        found = hub.read(what, ours)
-        if any(is_later(one.body, sections) for one in found):
-            note = "the comment was not changed: a later run has already written it"
-            return Sticky(url or found[0].html_url, note)
-
-        def put(found: list[IssueComment] = found) -> IssueComment:
-            if not found:
-                return pull.create_issue_comment(body)
-            found[0].edit(body)
+    def put() -> IssueComment:
+        """Read again before each try, because others may have written."""
+        found = ours()
+        together = merged([one.body for one in found], sections)
+        if together is None:
             return found[0]
+        body = MARKER + comment_of(together)
+        if not found:
+            return pull.create_issue_comment(body)
+        if _plain(found[0].body) != body:
+            found[0].edit(body)
+        return found[0]
 
+    for _ in range(ROUNDS):
+        pull = hub.read(what, lambda: repository.get_pull(number))
+        if pull.head.sha != sha:
+            newer = f"#{number} now has {pull.head.sha[:9]}, whose run will write it"
+            return Sticky("", f"the comment was not changed: {newer}")
+        found = ours()
         try:
-            comment = hub.write(what, there, put)
+            comment = hub.write(what, lambda: None, put)
         except Refused as refused:
             if refused.status == 404 and found:
-                continue  # Another run removed it as a duplicate.
+                continue  # Another job removed it as a duplicate.
             raise
+        if merged([comment.body], sections) is None:
+            note = "the comment was not changed: a later run has already written it"
+            return Sticky(comment.html_url, note)
         url = comment.html_url
-        for second in hub.read(what, ours)[1:]:
-            with suppress(Refused):  # Another run may have deleted it.
-                hub.write(what, lambda: None, second.delete)
-        if comment.user.login == login:
+        for second in ours()[1:]:
+            theirs = [one for one in parse(second.body) if one.sha == sha]
+            if has_sections(comment.body, theirs):
+                with suppress(Refused):  # Another job may have deleted it.
+                    hub.write(what, lambda: None, second.delete)
+        if comment.user.login != login:
+            login = comment.user.login  # Learned from our comment if the token may not ask.
+            continue
+        there = [one.key for written in (*found, comment) for one in parse(written.body)]
+        if _stays(hub, ours, sections, alone=jobs == 1 and keys.issuperset(there)):
             return Sticky(url)
-        login = comment.user.login  # Learned from our comment if the token may not ask.
-    return Sticky(url, "the comment keeps disappearing; see the step summary for the full answer")
+    note = "other jobs kept overwriting the comment; see the step summary for the full answer"
+    return Sticky(url, note)
+
+
+def _stays(
+    hub: Hub, ours: Callable[[], list[IssueComment]], sections: Sequence[Section], *, alone: bool
+) -> bool:
+    """Return whether our only comment has the sections; unless alone, also after each pause."""
+    # Vary the pauses, so that jobs that collided do not write at the same time again.
+    slower = 1 + zlib.crc32(sections[0].key.encode()) % 5 / 10
+    for pause in (0.0, *(() if alone else PAUSES_S)):
+        if pause:
+            hub.sleep(pause * slower)
+        found = ours()
+        if len(found) != 1 or not has_sections(found[0].body, sections):
+            return False
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,19 @@ import pytest
 from canary.gate.records import Manifest, Part, write_manifest
 from canary.gate.report_job import plan
 from canary.github.comment import parse
-from canary.github.sticky import marker
+from canary.github.sticky import MARKER
 from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
+    Said,
     pull_event,
     push_event,
     records_folder,
     workflow_run_event,
 )
 from tests.github.server import GitHub
+from tests.github.turns import Turns
 from tests.unit.comparing import altered
 
 SLOW = 0.2
@@ -52,7 +55,7 @@ def test_a_pull_request_gets_pending_then_comment_and_status(house: Gatehouse) -
     assert said.outputs["verdict"] == "regression"
     assert state == "failure"
     assert description.startswith("Regression: median step time +100.0%")
-    assert comment.body.startswith(marker("rlhf-canary"))
+    assert comment.body.startswith(MARKER)
     assert comment.body.splitlines()[2].startswith("**❌ Regression: median step time")
     assert said.outputs["comment-url"].endswith(f"issuecomment-{comment.id}")
     assert said.outputs["baseline-sha"] == pull.base_sha
@@ -289,18 +292,23 @@ def second(house: Gatehouse, name: str) -> dict[str, Any]:
     return {"config": "second.yaml"}
 
 
-def test_legs_of_a_matrix_have_a_status_and_a_comment_each(house: Gatehouse) -> None:
-    inputs = second(house, "other")
+@pytest.mark.parametrize("name", ["rlhf-canary", "rlhf-canary-other"])
+def test_legs_of_a_matrix_share_one_comment(house: Gatehouse, name: str) -> None:
+    inputs = second(house, "other") | {"name": name}
     pull = house.pull()
-    house.judge(pull, house.run())
-    house.judge(pull, house.run(), of="second.yaml", name="rlhf-canary-other", **inputs)
-    comments = house.comments(pull)
-    assert [[one.name for one in parse(found.body)] for found in comments] == [
-        ["sft_smoke"],
-        ["other"],
-    ]
+    house.github.trouble.hold("POST|PATCH", "/comments", 10)
+
+    def leg(inputs: dict[str, Any]) -> Said:
+        of = inputs.get("config", "canary.yaml")
+        return house.judge(pull, house.run(), of=of, jobs="2", **inputs)
+
+    said = Turns(house.github.clock).run(*(partial(leg, given) for given in ({}, inputs)))
+    assert [one.code for one in said] == [0, 0]
+    (comment,) = house.comments(pull)
+    assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
+    assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
     contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
-    assert contexts == {"rlhf-canary", "rlhf-canary-other"}
+    assert contexts == {"rlhf-canary", name}
 
 
 def test_a_run_without_records_leaves_no_section_behind(house: Gatehouse) -> None:

@@ -13,7 +13,7 @@ from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import ConfigError
-from canary.github.comment import LIMIT, comment_of, is_later, parse, sections_of
+from canary.github.comment import LIMIT, comment_of, has_sections, merged, parse, sections_of
 from canary.github.section import TEMPLATE, section
 from canary.github.status import LONGEST_DESCRIPTION, Answer, Source, shortened, status_of, worst
 from canary.report.render import render
@@ -110,18 +110,31 @@ def test_what_a_reader_sees_says_nothing_to_a_later_job(monkeypatch: pytest.Monk
     assert told[0] == told[1] == [("dpo", "pass", False, (7, 1)), ("sft", "changed", True, (7, 1))]
 
 
-def test_only_a_later_run_of_the_same_commit_is_not_replaced() -> None:
+def test_a_newer_commit_drops_the_sections_of_the_older_one() -> None:
+    first = body({"sft": comparison(), "dpo": comparison()}, source(OLD))
+    together = merged([first], sections_of([Answer("sft", slow())], source(NEW)))
+    assert [(one.name, one.sha) for one in together or ()] == [("sft", NEW)]
+
+
+def test_of_one_canarys_sections_the_later_runs_stays() -> None:
     there = body({"sft": comparison()}, source(run=9))
-    new = [Answer("sft", slow())]
-    assert is_later(there, sections_of(new, source(run=8)))
-    assert not is_later(there, sections_of(new, source(run=9)))
-    assert not is_later(there, sections_of(new, source(run=9, attempt=2)))
-    assert not is_later(there, sections_of(new, source(OLD, run=8)))
+    mine = [Answer("sft", slow())]
+    assert merged([there], sections_of(mine, source(run=8))) is None
+    for new in (sections_of(mine, source(run=9)), sections_of(mine, source(run=9, attempt=2))):
+        assert merged([there], new) == new
+    both = sections_of([*mine, Answer("dpo", slow())], source(run=8))
+    together = merged([there], both)
+    assert [(one.name, one.age) for one in together or ()] == [("dpo", (8, 1)), ("sft", (9, 1))]
+
+
+def test_a_section_that_another_job_overwrote_is_missed() -> None:
+    mine = sections_of([Answer("sft", comparison())], source())
+    assert not has_sections(body({"dpo": comparison()}, source()), mine)
 
 
 def test_line_breaks_as_github_returns_them_are_understood() -> None:
     text = body({"sft": comparison()}, source())
-    assert len(parse(text.replace("\n", "\r\n"))) == 1
+    assert parse(text.replace("\n", "\r\n")) == parse(text) != []
 
 
 def long_comparison(checks: int) -> Comparison:
@@ -163,6 +176,15 @@ def test_first_lines_without_end_cannot_keep_a_comment_from_being_written(count:
     text = body({f"canary-{place}": long for place in range(count)}, source())
     assert len(text) <= LIMIT
     assert len(parse(text)) == count
+
+
+def test_a_comment_that_grows_over_the_limit_by_merging_is_cut() -> None:
+    text = ""
+    for place in range(4):
+        new = sections_of([Answer(f"canary-{place}", long_comparison(800))], source())
+        text = comment_of(merged([text], new) or ())
+    assert len(text) <= LIMIT
+    assert text.count("Regression: median step time") >= 4
 
 
 def test_users_override_one_block_and_keep_the_rest() -> None:
