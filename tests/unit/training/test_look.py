@@ -227,7 +227,7 @@ def test_a_training_that_ends_in_its_look_keeps_what_was_seen(tmp_path: Path) ->
 def test_files_in_the_trainers_folder_are_the_trainings(
     place: str, counted: bool, tmp_path: Path
 ) -> None:
-    """A reward function may write beside its checkpoints; the rest of the folder is the canary's."""
+    """A reward function may write beside checkpoints; the rest of the folder is the canary's."""
     numbers = itertools.count()
 
     def write(*_: Any) -> None:
