@@ -193,7 +193,7 @@ def main() -> int:
     rows = []
     for tier in arguments.tiers:
         for design, found in comparisons(records, TIER_THRESHOLDS[tier]).items():
-            exact = alarms(found, ("exact", "invariant"))
+            exact = alarms(found, ("exact", "rule"))
             timing, other = alarms(found, ("timing",)), alarms(found, ("trend",))
             verdicts = Counter(comparison.verdict for comparison in found)
             words = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())

@@ -210,7 +210,7 @@ def ab(rounds: int, names: Sequence[str], root: Path) -> int:
         found: dict[str, list[Ended]] = defaultdict(list)
         both = {
             "bare": command_of(name),
-            "ab": [*CANARY, "ab", "canary.yaml", "--exact", "--base", "HEAD", "--quiet"],
+            "ab": [*CANARY, "ab", "canary.yaml", "--exact", "--base", "HEAD"],
         }
         for number in range(rounds):
             for side in sorted(both, reverse=number % 2 == 0):
