@@ -39,6 +39,7 @@ from canary.config.metric_gates import MetricGate
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 
+NOT_ACCEPTED = "the reason for acceptance does not count: only `changed` can be accepted"
 ONLY_SHARED = (
     "one side was imported and the canary recorded the other: only what both have is compared"
 )
@@ -165,6 +166,8 @@ class _Asked:
             accepted=accept if verdict == "changed" else None,
             notes=(*exact.notes, *((ONLY_SHARED,) * mixed)),
         )
+        if accept and verdict == "regression":
+            found = replace(found, notes=(NOT_ACCEPTED, *found.notes))
         line = first_line(found, history=len(good), imported=imported, same_program=same_program)
         return replace(found, first_line=line)
 

@@ -68,6 +68,9 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
         ConfigError: missing, a folder or device, too large, not readable, or not text.
     """
     asker = f", which {extended_at} extends" if extended_at else ""
+    if path.suffix == ".py":
+        hint = f"a program runs with: canary exec -- python {path}"
+        raise ConfigError(f"{path}{asker} is not a config", hint, file=path)
     try:
         return content_of(path, LARGEST).decode("utf-8")
     except FileNotFoundError as error:

@@ -79,7 +79,7 @@ def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> st
     check_configs(root, answers.configs)
     there = [str(path) for path in workflows if path.exists()]
     if there and not force:
-        raise UsageError(f"{', '.join(there)}: already there", "--force overwrites them")
+        raise UsageError(f"{', '.join(there)}: already there", "use --force to overwrite")
     samples = {
         Path(name): sample_yaml(DEFAULT_TRAINER, "smoke")
         for name in answers.configs
@@ -124,16 +124,16 @@ def _on_github(answers: Answers) -> Iterator[str]:
         )
         yield "Commit everything, then open a pull request."
         return
-    yield (
-        "Replace rlhf-canary/rlhf-canary@v1 with a commit SHA of the RLHF Canary repository. No"
-        " release exists yet."
-    )
-    yield f"The runner ({', '.join(answers.labels)}) needs {RUNNERS[answers.runner]}."
     if answers.runner != "none" and not answers.image:
         yield (
             "Until a release exists, build an image (docs/clusters.md of the RLHF Canary"
             " repository), and name it by digest: canary init --image NAME@sha256:... --force"
         )
+    yield (
+        "Replace rlhf-canary/rlhf-canary@v1 with your copy of the RLHF Canary repository and a"
+        " commit: OWNER/REPOSITORY@SHA. No release exists yet."
+    )
+    yield f"The runner ({', '.join(answers.labels)}) needs {RUNNERS[answers.runner]}."
     if answers.model_cache:
         yield (
             "Create the environment canary-prefetch for the default branch alone, with the secret"

@@ -62,7 +62,7 @@ def _record(path: Path) -> RunRecord | None:
 
 def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
     """Return the run that `latest`, `latest~N` or a unique part of its name means. Other texts
-    come back as paths.
+    come back as paths. Runs of campaigns are no latest ones, unless there are no others.
 
     Raises:
         InputError: there are fewer runs, or several have this part in their name.
@@ -72,6 +72,8 @@ def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
         return path
     folders = run_folders(root)
     if newest := LATEST.fullmatch(text):
+        # The last run of a campaign may be of its baseline.
+        folders = [folder for folder in folders if folder.parent == root] or folders
         back = int(newest[1] or 0)
         if back >= len(folders):
             count = f"{len(folders)} run{'' if len(folders) == 1 else 's'}"

@@ -339,3 +339,10 @@ def test_the_same_program_passes_although_its_clock_decides_nothing() -> None:
 
 def code(digest: str) -> FileCode:
     return {"ran": {"loss": "5-6"}, "functions": {"loss": (4, 6, digest)}}
+
+
+def test_a_regression_says_that_it_cannot_be_accepted() -> None:
+    slow = [record(number, 0.2) for number in range(3)]
+    found = compare_to_baseline(slow, [record(number) for number in range(10, 20)], accept="meant")
+    assert (found.verdict, found.accepted) == ("regression", None)
+    assert found.notes[0].startswith("the reason for acceptance does not count")

@@ -201,3 +201,8 @@ def test_a_sample_for_a_command_of_ones_own_loads_and_says_where_the_command_goe
     assert config.command == ("python", "train.py")
     assert config.thresholds.base_tier == tier
     assert "# your command" in file.read_text()
+
+
+def test_a_program_is_no_config(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    assert "(a program runs with: canary exec -- python " in refused(tmp_path / "train.py")
