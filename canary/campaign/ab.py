@@ -53,6 +53,8 @@ from canary.runner.warm import warm_starts
 
 AUTO = "auto"
 ONLY_LOOK = "exact=true"
+LEFT_OUT = 3
+"""Names of files that are said to be left out."""
 NO_LIMITS = Request((), ())
 """Gives no limits: those of the config count."""
 
@@ -222,9 +224,16 @@ def _sides(
     refs = {"base": request.base, "head": request.head or "HEAD"}
     commits = {role: commit_of(repository, ref) for role, ref in refs.items()}
     if request.trusts_folder and request.head is None:
-        if edited := working_tree(repository):
+        here_now = working_tree(repository)
+        if here_now.commit != commits["head"]:
             refs["head"] = f"working tree on {commits['head'][:9]}"
-            commits["head"] = edited
+            commits["head"] = here_now.commit
+        if left := here_now.left_out:
+            first = ", ".join(left[:LEFT_OUT])
+            say(
+                f"note: not part of the comparison, because git does not hold it: {first}"
+                + (f" and {len(left) - LEFT_OUT} more" if len(left) > LEFT_OUT else "")
+            )
     elif commits["head"] == commit_of(repository, "HEAD") and (changed := uncommitted(repository)):
         files = "file in the working tree is" if changed == 1 else "files in the working tree are"
         say(f"note: {changed} uncommitted {files} not part of the comparison")

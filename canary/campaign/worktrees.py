@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from canary.campaign.side import undisturbed
@@ -17,9 +18,11 @@ from canary.machine.scratch import new_scratch, remove_scratch
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
 
 
-def git(folder: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> str:
+def git(
+    folder: Path, *arguments: str, variables: Mapping[str, str] | None = None, given: str = ""
+) -> str:
     """Return the standard output of a git command in the user's repository. `variables` are added
-    to the environment.
+    to the environment; `given` is its standard input.
 
     No time limit: git may fetch what a partial clone lacks, with the user's credentials.
 
@@ -29,11 +32,13 @@ def git(folder: Path, *arguments: str, variables: Mapping[str, str] | None = Non
     """
     try:
         environ = os.environ | dict(variables or {})
-        done = run_git(folder, *arguments, environ=environ, timeout_s=None, tokens=True)
+        text = os.fsencode(given)
+        done = run_git(folder, *arguments, environ=environ, given=text, timeout_s=None, tokens=True)
     except GitMissing as error:
         raise GitMissing("git is needed to check out two commits") from error
     if done.code != 0:
-        lines = os.fsdecode(done.err).strip().splitlines()
+        said = os.fsdecode(done.err).strip().splitlines()
+        lines = [line for line in said if not line.startswith("hint:")]
         reason = lines[-1] if lines else f"exit code {done.code}"
         raise MachineError(f"git {arguments[0]} failed: {reason}")
     return os.fsdecode(done.out).strip()
@@ -76,8 +81,9 @@ def uncommitted(repository: Path) -> int:
     return len(git(repository, "status", "--porcelain", "--untracked-files=no").splitlines())
 
 
-NEW_CODE = ("*.py", ":(exclude,glob)**/site-packages/**")
-"""Files that git does not know yet. An environment may lie in the repository."""
+NOT_INSTALLED = ":(exclude,glob)**/site-packages/**"
+"""An environment may lie in the repository."""
+PLAIN = (*NO_HOOKS, "-c", "core.splitIndex=false", "-c", "advice.updateSparsePath=false")
 AUTHOR = {
     f"GIT_{who}_{what}": said
     for who in ("AUTHOR", "COMMITTER")
@@ -85,9 +91,18 @@ AUTHOR = {
 }
 
 
-def working_tree(repository: Path) -> str | None:
-    """Return a commit of the working tree: its tracked files as they are, and its new Python files
-    that git does not ignore. None if that is the commit that is checked out.
+@dataclass(frozen=True)
+class Tree:
+    """The working tree of a repository."""
+
+    commit: str
+    """A commit of it: tracked files as they are, and new Python files that git does not ignore."""
+    left_out: tuple[str, ...]
+    """What lies there and is no part of the commit: other new files, and submodules."""
+
+
+def working_tree(repository: Path) -> Tree:
+    """Make a commit of the working tree, or take the one that is checked out if they are equal.
 
     No branch, index or file of the repository changes; git removes such a commit after some weeks.
 
@@ -97,17 +112,29 @@ def working_tree(repository: Path) -> str | None:
     with tempfile.TemporaryDirectory(prefix="canary-index-") as folder:
         index = Path(folder, "index")
         own = Path(repository, git(repository, "rev-parse", "--git-path", "index"))
-        if own.exists():  # with it, git need not read files that have not changed
-            shutil.copy(own, index)
-        variables = AUTHOR | {"GIT_INDEX_FILE": str(index)}
-        git(repository, "add", "--update", variables=variables)
-        if git(repository, "ls-files", "--others", "--exclude-standard", "--", *NEW_CODE):
-            git(repository, "add", "--", *NEW_CODE, variables=variables)
-        tree = git(repository, "write-tree", variables=variables)
-        if tree == git(repository, "rev-parse", "HEAD^{tree}"):
-            return None
-        words = ("commit-tree", tree, "-p", "HEAD", "-m", "the working tree")
-        return git(repository, *words, variables=variables)
+        if own.exists():  # With its time: git reads what changed in the second of its last write.
+            shutil.copy2(own, index)
+        variables = AUTHOR | {"GIT_INDEX_FILE": str(index), "GIT_LITERAL_PATHSPECS": "0"}
+
+        def run(*words: str, given: str = "") -> str:
+            return git(repository, *PLAIN, *words, variables=variables, given=given)
+
+        sparse = ("--sparse",) if run("config", "--default=", "core.sparseCheckout") else ()
+        run("add", "--update", *sparse)
+        others = ("ls-files", "--others", "--exclude-standard", "-z", "--", ".", NOT_INSTALLED)
+        new = [name for name in run(*others).split("\0") if name]
+        code = [name for name in new if name.endswith(".py")]
+        if code:
+            variables["GIT_LITERAL_PATHSPECS"] = "1"
+            from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")
+            run("add", *sparse, *from_input, given="\0".join(code))
+        tracked = run("ls-files", "--stage").splitlines()
+        modules = [line.partition("\t")[2] for line in tracked if line.startswith("160000 ")]
+        left = (*modules, *(name for name in new if not name.endswith(".py")))
+        tree = run("write-tree")
+        if tree == run("rev-parse", "HEAD^{tree}"):
+            return Tree(commit_of(repository, "HEAD"), left)
+        return Tree(run("commit-tree", tree, "-p", "HEAD", "-m", "the working tree"), left)
 
 
 def add_worktree(repository: Path, path: Path, commit: str) -> Path:

@@ -115,7 +115,7 @@ def _padded_row(look: Look) -> tuple[Call, int, str]:
     if look.call.is_encoder_decoder:
         raise CannotAsk("only for language models")
     if not look.call.scores_tokens and len(look.call.shape) > 2:
-        raise CannotAsk("the model has no token logits")
+        raise CannotAsk("no output is known to be logits of tokens")
     for call in look.calls:
         spans, width = look.spans(call), call.ids.shape[1]
         # The token may stand in texts too, as noise does, if no mask tells which is padding.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,7 +94,8 @@ def test_uncommitted_changes_are_counted(repository: Path) -> None:
 
 
 def test_the_working_tree_is_a_commit_that_changes_nothing(repository: Path) -> None:
-    assert working_tree(repository) is None, "it is the commit that is checked out"
+    here = working_tree(repository)
+    assert (here.commit, here.left_out) == (git(repository, "rev-parse", "HEAD"), ())
     package = repository / "src" / "theirs"
     (package / "__init__.py").write_text("NUMBER = 3\n")
     git(repository, "add", "-A")
@@ -103,14 +105,41 @@ def test_the_working_tree_is_a_commit_that_changes_nothing(repository: Path) -> 
     installed = repository / "venv" / "lib" / "site-packages"
     installed.mkdir(parents=True)
     (installed / "theirs.py").write_text("")
+    (package / "*.py").write_text("")  # a name, no pattern
     before = git(repository, "status", "--porcelain"), git(repository, "for-each-ref")
-    commit = working_tree(repository)
-    assert commit is not None
+    hook = repository / ".git" / "hooks" / "post-index-change"
+    hook.write_text("#!/bin/sh\ntouch hooked\n")
+    hook.chmod(0o755)
+    here = working_tree(repository)
+    commit = here.commit
+    assert here.left_out == ("notes.txt",)
+    assert not (repository / "hooked").exists()
+    hook.unlink()
     assert (git(repository, "status", "--porcelain"), git(repository, "for-each-ref")) == before
     assert git(repository, "show", f"{commit}:src/theirs/__init__.py") == "NUMBER = 4"
     assert git(repository, "rev-parse", f"{commit}^") == git(repository, "rev-parse", "HEAD")
     files = git(repository, "ls-tree", "-r", "--name-only", commit).splitlines()
-    assert files == ["src/theirs/__init__.py", "src/theirs/new part.py"]
+    assert files == ["src/theirs/*.py", "src/theirs/__init__.py", "src/theirs/new part.py"]
+
+
+def test_an_edit_in_the_second_of_a_commit_is_part_of_the_working_tree(repository: Path) -> None:
+    """Git tells such an edit only by the time of its index."""
+    file = repository / "src" / "theirs" / "__init__.py"
+    for number in range(3, 8):
+        file.write_text(f"NUMBER = {number}\n")
+        git(repository, "commit", "-qam", f"commit {number}")
+        with file.open("r+") as stream:
+            stream.write("NUMBER = 9\n")
+        commit = working_tree(repository).commit
+        assert git(repository, "show", f"{commit}:src/theirs/__init__.py") == "NUMBER = 9"
+
+
+def test_submodules_are_said_to_be_left_out(repository: Path) -> None:
+    other = repository.parent / "other"
+    shutil.copytree(repository, other)
+    allowed = ("-c", "protocol.file.allow=always")
+    git(repository, *allowed, "submodule", "--quiet", "add", str(other), "lib")
+    assert working_tree(repository).left_out == ("lib",)
 
 
 @pytest.mark.parametrize(("head", "number"), [(None, 3), ("HEAD", 2)])
