@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-# One worker more than two cores: tests wait for processes, servers and pages.
-PYTEST := $(BIN)/python -m pytest -n 3 --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 RELEASE := build/release/tools
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 

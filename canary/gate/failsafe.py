@@ -64,7 +64,7 @@ def errors_of(settings: ReportSettings, reason: str) -> list[Answer]:
     found = []
     for config in settings.configs:
         path = posixpath.normpath(posixpath.join(settings.folder, config))
-        found.append(replace(error(Path(config).stem, reason), config=path))
+        found.append(replace(error(Path(config).stem, reason), config=path, job=settings.job))
     return found
 
 

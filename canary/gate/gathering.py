@@ -17,7 +17,6 @@ from github.Repository import Repository
 
 from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
-from canary.baseline.comparability import own_slug
 from canary.baseline.history import VERSION
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.errors import MachineError, RecordError
@@ -27,6 +26,7 @@ from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_
 from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
 from canary.github.section import TEMPLATE
+from canary.github.status import key_of
 from canary.github.statuses import context_of
 from canary.github.sticky import comment_author
 
@@ -139,7 +139,10 @@ def acceptance(target: Target) -> Asked:
         target.repository,
         pull,
         head,
-        [own_slug(repository_path(settings.folder, config)) for config in settings.configs],
+        [
+            key_of(repository_path(settings.folder, config), settings.job)
+            for config in settings.configs
+        ],
         label=settings.label,
         context=context_of(settings.name, pull.base.ref, intent.default_branch),
         author=comment_author(target.world.hub),

@@ -179,6 +179,11 @@ class ReportSettings(Inputs):
                 raise _refused(unusable) from unusable
 
     @property
+    def job(self) -> str:
+        """The name, if it is not the usual one."""
+        return "" if self.name == CONTEXT else self.name
+
+    @property
     def channels(self) -> Channels:
         """Where the answer goes."""
         return Channels(self.comment, self.status, self.strict, self.name, self.jobs)

@@ -249,7 +249,7 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
                 recording=intent.writes_baseline,
             )
             one = judge(grounds, records)
-        judged.append(replace(one, config=path))
+        judged.append(replace(one, config=path, job=settings.job))
     return judged
 
 

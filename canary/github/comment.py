@@ -113,7 +113,7 @@ def sections_of(
     found = [
         Section(
             version=1,
-            name=slug(answer.canary)[:LONGEST_NAME],
+            name=slug(answer.title)[:LONGEST_NAME],
             sha=source.sha,
             age=source.age,
             verdict=answer.comparison.verdict,

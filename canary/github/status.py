@@ -105,6 +105,11 @@ class Source:
         return (self.run_id, self.attempt)
 
 
+def key_of(config: str, job: str) -> str:
+    """Return the unique name of a canary in the repository, usable in file names."""
+    return own_slug(" ".join(filter(None, (config, job))))
+
+
 @dataclass(frozen=True)
 class Answer:
     """The answer for one canary, and what it was judged by."""
@@ -113,6 +118,8 @@ class Answer:
     comparison: Comparison
     config: str = ""
     """Its config's path in the repository."""
+    job: str = ""
+    """The name of its job, if it has one of its own: legs of a matrix may train one config."""
     note: str = ""
     """The comparison's note that the comment shows below the first line."""
     hint: Hint | None = None
@@ -132,7 +139,12 @@ class Answer:
     @property
     def key(self) -> str:
         """Its unique name in the repository, usable in file names."""
-        return own_slug(self.config or self.canary)
+        return key_of(self.config or self.canary, self.job)
+
+    @property
+    def title(self) -> str:
+        """What people call it: the canary, and the job if it has a name of its own."""
+        return " ".join(filter(None, (self.canary, self.job)))
 
     @property
     def place(self) -> tuple[str, int] | None:

@@ -305,10 +305,24 @@ def test_legs_of_a_matrix_share_one_comment(house: Gatehouse, name: str) -> None
     said = Turns(house.github.clock).run(*(partial(leg, given) for given in ({}, inputs)))
     assert [one.code for one in said] == [0, 0]
     (comment,) = house.comments(pull)
-    assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
-    assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
+    other = "other" if name == "rlhf-canary" else f"other-{name}"
+    assert [one.name for one in parse(comment.body)] == [other, "sft_smoke"]
+    assert comment.body.splitlines()[1] == f"**🆕 no-baseline: `{other}`, `sft_smoke`**"
     contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
     assert contexts == {"rlhf-canary", name}
+
+
+def test_legs_that_train_one_config_keep_their_sections(house: Gatehouse) -> None:
+    """As on two kinds of GPU: the name tells them apart."""
+    house.baseline()
+    pull = house.pull()
+    assert house.judge(pull, house.run(0.2), name="canary-a100", jobs="2").code == 1
+    assert house.judge(pull, house.run(), name="canary-h100", jobs="2").code == 0
+    (comment,) = house.comments(pull)
+    assert [(one.name, one.verdict) for one in parse(comment.body)] == [
+        ("sft_smoke-canary-a100", "regression"),
+        ("sft_smoke-canary-h100", "pass"),
+    ]
 
 
 def test_a_run_without_records_leaves_no_section_behind(house: Gatehouse) -> None:
