@@ -64,7 +64,15 @@ def _changed(category: C, facts: Facts) -> list[SettingChange]:
     ended = _ended(facts) or facts.entry or facts.report.failed_checks or facts.slower
     kind = None if category is C.CONFIG else category
     found = [change for change in facts.settings if change.category is kind]
+    if facts.entry is not None:
+        found = [change for change in found if not _only_ends(change, facts)]
     return [change for change in found if kind or change.in_config] if ended else []
+
+
+def _only_ends(change: SettingChange, facts: Facts) -> bool:
+    """Whether it only says when a command ends: the steps before are the same."""
+    is_command = facts.current[-1].config.get("training_type") == "exec"
+    return is_command and change.in_config and change.key == "max_steps"
 
 
 def _ended(facts: Facts) -> bool:

@@ -62,6 +62,22 @@ def test_another_number_of_steps_explains_another_end(steps: int) -> None:
     assert (top.category, top.description[:27]) == ("optimizer", "Setting changed: max_steps ")
 
 
+@pytest.mark.parametrize(("kind", "named"), [("sft", True), ("exec", False)])
+def test_the_length_of_a_command_is_no_cause_of_what_its_steps_learn(
+    kind: str, named: bool
+) -> None:
+    """A trainer's schedule depends on it; `canary exec` only ends the command there."""
+    baseline, current = (altered(record(n), "config", "training_type", to=kind) for n in (1, 10))
+    losses = baseline.exact["trajectory"]["losses"]
+    later = [*losses[:2], *(1.5 * loss for loss in losses[2:])]
+    current = altered(current, "exact", "trajectory", "losses", to=later)
+    current = altered(current, "config", "max_steps", to=50)
+    found = compare_to_baseline(current, baseline)
+    assert found.verdict == "changed"
+    said = [suspect.description for suspect in found.diagnosis.suspects]
+    assert any("max_steps" in one for one in said) == named
+
+
 def test_phases_tell_a_dataloader_from_a_host_with_a_wall_clock_that_lies() -> None:
     """The whole machine is 40% slower, and one phase is longer by more than that."""
     for phase, category in (
