@@ -19,6 +19,7 @@ from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.ran_lines import MODULE as MODULE
 from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
+from canary.protocol.failure import place_in
 from canary.record.exact import Code
 from canary.record.types import RunRecord
 
@@ -94,6 +95,28 @@ def changed_places(
     ordered = sorted(every, key=lambda place: _rank(place, phases, names))
     by_line = was.get("noted") == new.get("noted") == "lines"
     return Places(tuple(ordered), idle, known=bool(was and new), by_line=by_line)
+
+
+def place_of_failure(record: RunRecord, source: SourceChanges | None) -> Places:
+    """Return the changed line at which a run failed; none if its reason names no changed line. An
+    error of syntax may be told of the line beside."""
+    spot = place_in(record.reason or "")
+    if spot is None or source is None:
+        return Places()
+    name, line = spot
+    hunks = [(file, hunk) for file in source.files for hunk in file.hunks]
+    found = [
+        Place("code", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
+        for file, hunk in hunks
+        if f"/{file.path}".endswith(f"/{name}") and _distance(hunk, line) <= 1
+    ]
+    return Places(tuple(found[:1]), idle=len(hunks) - 1)
+
+
+def _distance(hunk: Hunk, line: int) -> int:
+    """Return how many lines a line is away from a hunk; 0 inside."""
+    last = hunk.line + max(len(hunk.added), 1) - 1
+    return max(hunk.line - line, line - last, 0)
 
 
 def _of_files(
@@ -184,6 +207,8 @@ def only(places: Places) -> str:
         return ""
     if not places.idle:
         return "the only changed code"
+    if not places.known:
+        return ""
     return "the only changed code that ran" if places.by_line else "the only changed code in use"
 
 

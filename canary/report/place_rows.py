@@ -53,9 +53,9 @@ def to_do(found: Comparison, remedy: str) -> str:
         return ""
     if found.places.known and not found.places.ran:
         return NOWHERE
-    if not found.places.ran or not found.failed_checks:
+    if not found.places.ran:
         return ""
-    lead = CHECKS.get(leading_failure(found.checks).name)
+    lead = CHECKS.get(leading_failure(found.checks).name) if found.failed_checks else None
     limit = f", or raise {lead.limits[0]} in the config" if lead and lead.limits else ""
     return f"Undo it{limit}."
 

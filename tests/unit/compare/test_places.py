@@ -10,9 +10,11 @@ from pydantic import ValidationError
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.compare.places import changed_places, only, sentence
 from canary.compare.report import Difference, KeyChange, Places
+from canary.compare.stats import compare_to_baseline
 from canary.record.exact import Code, FileCode
 from canary.record.types import RunRecord
-from tests.unit.comparing import records
+from canary.report.render import render
+from tests.unit.comparing import crashed, record, records
 
 LOSS = Difference("first_loss", "loss", 1.0, 2.0, learned=True)
 
@@ -285,3 +287,18 @@ def test_a_strangers_record_with_other_shapes_of_code_is_refused(code: Any) -> N
     document["exact"]["code"] = code
     with pytest.raises(ValidationError):
         RunRecord.model_validate(document)
+
+
+@pytest.mark.parametrize(("line", "place"), [(20, 20), (21, 20), (30, None)])
+def test_a_crash_at_a_changed_line_has_its_place(line: int, place: int | None) -> None:
+    reason = f"ValueError: too many values (at train.py:{line})"
+    failed = [
+        crashed(record(number)).model_copy(update={"reason": reason}) for number in (100, 101)
+    ]
+    baseline = [record(number) for number in range(3)]
+    found = compare_to_baseline(failed, baseline, source=parse_diff(TWO_HUNKS))
+    assert found.verdict == "regression"
+    assert [one.line for one in found.places.ran] == [place] * (place is not None)
+    shown = render(found, "text").splitlines()[1:3]
+    if place:
+        assert shown == ["  train.py:20: return 2 * x", "  Undo it."]
