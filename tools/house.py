@@ -20,7 +20,7 @@ LIMITS = {
     "lines of canary/anomaly": 50,
     "lines of canary/baseline": 1_900,
     "lines of canary/bisect": 2_700,
-    "lines of canary/campaign": 2_450,
+    "lines of canary/campaign": 2_400,
     "lines of canary/cli": 1_950,
     "lines of canary/compare": 12_650,
     "lines of canary/config": 3_100,

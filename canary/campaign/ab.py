@@ -154,7 +154,10 @@ def run_ab(
             return replace(found, tier=tier)
 
         progress = PairProgress(
-            say, plan, only_looks=request.exact, decided=_not_yet if request.exact else decided
+            say,
+            plan,
+            only_looks=request.exact,
+            decided=(lambda: None) if request.exact else decided,  # a look may follow
         )
 
         def launch(role: Role) -> RunRecord:
@@ -178,10 +181,6 @@ def run_ab(
         decided()
     note = f"{pairs_of(len(runs.head))} in alternation, each run in a separate process"
     return _with_note(_with_setup_hint(found, request, runs), note), folder
-
-
-def _not_yet() -> None:
-    """A look may follow."""
 
 
 def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:

@@ -53,7 +53,8 @@ def command_changes(baseline: Any, current: Any) -> tuple[KeyChange, ...]:
         before_written, before = was.get(name, (name, None))
         if _same(before, after) or is_secret(name):
             continue
-        cosmetic = is_place(name) or (name == PROGRAM and _same_file(before, after))
+        files = {PurePath(str(side)).name for side in (before, after)}
+        cosmetic = is_place(name) or (name == PROGRAM and len(files) == 1)
         key = written if name in now else before_written
         found.append(KeyChange(key, before, after, cosmetic))
     return tuple(found)
@@ -94,10 +95,6 @@ def _same(before: Any, after: Any) -> bool:
     if "True" in (str(before), str(after)):
         return str(before).lower() == str(after).lower()
     return bool(as_number(before) == as_number(after))
-
-
-def _same_file(before: Any, after: Any) -> bool:
-    return PurePath(str(before)).name == PurePath(str(after)).name
 
 
 def _options_of(command: Sequence[str]) -> Options:

@@ -100,23 +100,15 @@ def changed_places(
 def place_of_failure(record: RunRecord, source: SourceChanges | None) -> Places:
     """Return the changed line at which a run failed; none if its reason names no changed line. An
     error of syntax may be told of the line beside."""
-    spot = place_in(record.reason or "")
-    if spot is None or source is None:
-        return Places()
-    name, line = spot
-    hunks = [(file, hunk) for file in source.files for hunk in file.hunks]
+    name, line = place_in(record.reason or "") or ("", 0)
+    hunks = [(file, hunk) for file in (source.files if source else ()) for hunk in file.hunks]
     found = [
         Place("code", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
         for file, hunk in hunks
-        if f"/{file.path}".endswith(f"/{name}") and _distance(hunk, line) <= 1
+        if f"/{file.path}".endswith(f"/{name}")
+        and hunk.line - 1 <= line <= hunk.line + max(len(hunk.added), 1)
     ]
-    return Places(tuple(found[:1]), idle=len(hunks) - 1)
-
-
-def _distance(hunk: Hunk, line: int) -> int:
-    """Return how many lines a line is away from a hunk; 0 inside."""
-    last = hunk.line + max(len(hunk.added), 1) - 1
-    return max(hunk.line - line, line - last, 0)
+    return Places(tuple(found[:1]), idle=len(hunks) - len(found[:1]))
 
 
 def _of_files(

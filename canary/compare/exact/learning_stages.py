@@ -172,13 +172,9 @@ def _norms(exact: Exact) -> Series:
 def gradient_norms(sides: Sides) -> list[Difference]:
     """Compare the gradient norms of the look's steps."""
     before, after = sides.read(_norms)
-    floor = _norm_floor(before) if is_rollout(sides.current) else 0.0
+    largest = max((abs(norm) for norm in before if is_finite(norm)), default=0.0)
+    floor = VANISHING * largest if is_rollout(sides.current) else 0.0
     return _sequence("grad_norm", sides, before, after, floor, GRADIENT_NORM_FACTOR)
-
-
-def _norm_floor(norms: Series) -> float:
-    """Return the smallest scale for a rollout trainer's gradient norms; see `VANISHING`."""
-    return VANISHING * max((abs(norm) for norm in norms if is_finite(norm)), default=0.0)
 
 
 def metrics(sides: Sides) -> list[Difference]:

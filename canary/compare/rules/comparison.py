@@ -25,7 +25,7 @@ def rule_checks(
     before = newest_looked(baseline) if baseline else None
     off = _disabled(looked, before)
     for rule in RULES if looked else ():
-        asks = rule.judge if rule.id not in off else _disable
+        asks = rule.judge if rule.id not in off else lambda record: DISABLED
         known = asks(before) if before is not None and before.exact else None
         now = [asks(record) for record in looked]
         if any(found.status != "not asked" for found in (*now, *([known] if known else []))):
@@ -36,10 +36,6 @@ def _disabled(current: Sequence[RunRecord], before: RunRecord | None) -> frozens
     """Return the rules that both sides disable: a change cannot switch off what judges it."""
     sides = [*current, *([] if before is None else [before])]
     return frozenset.intersection(*map(disabled, sides)) if sides else frozenset()
-
-
-def _disable(record: RunRecord) -> Answer:
-    return DISABLED
 
 
 def _check(rule: Rule, current: Sequence[Answer], before: Answer | None) -> Check:

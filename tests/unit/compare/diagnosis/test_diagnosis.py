@@ -69,7 +69,7 @@ def test_the_length_of_a_command_is_no_cause_of_what_its_steps_learn(
     """A trainer's schedule depends on it; `canary exec` only ends the command there."""
     baseline, current = (altered(record(n), "config", "training_type", to=kind) for n in (1, 10))
     losses = baseline.exact["trajectory"]["losses"]
-    later = [*losses[:2], *(1.5 * loss for loss in losses[2:])]
+    later = [*losses[:2], *(1.5 * (loss or 0.0) for loss in losses[2:])]
     current = altered(current, "exact", "trajectory", "losses", to=later)
     current = altered(current, "config", "max_steps", to=50)
     found = compare_to_baseline(current, baseline)
