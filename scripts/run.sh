@@ -165,7 +165,7 @@ runner_folder() {
   if [ -e "$above/.runner" ] || [ -e "$above/.credentials" ]; then printf '%s' "$above"; else printf '%s' "$temporary"; fi
 }
 
-# Names that belong to secrets, read word by word; canary/config/setting_names.py has the same.
+# Names that belong to secrets, read word by word.
 readonly secret_names='(^|_)((ACCESS|API|AUTH|DEPLOY|ENCRYPTION|PRIVATE|SERVICE|SIGNING|SSH)?(TOKEN|SECRETS?|PASS(WORD|WD|PHRASE)|PWD|CREDENTIALS?|CREDS?|BEARER|JWT|KEYS?|PAT|AUTH)|PASS|DSN|COOKIES?|NETRC|WEBHOOK|CONNECTION_STRING|(DATABASE|DB|REDIS|MONGO|MONGODB|POSTGRES|POSTGRESQL|PG|MYSQL|AMQP|RABBITMQ|BROKER)_UR[IL])(_|$)'
 
 # The environment of the canary as a file; a line without a value would copy the runner's own.

@@ -46,13 +46,6 @@ SETTING = re.compile(
     r"|((db|database|user|http|proxy|smtp|ssh|git|github|gitlab|hub|hf)_?)?(pass|pat)"
 )
 """Must match the whole last part of a dotted name in lower case."""
-VARIABLE = re.compile(
-    rf"(^|_)(({KINDS})?({WORDS}|keys?|pat|auth)|pass|dsn|cookies?|netrc|webhook|connection_string"
-    r"|(database|db|redis|mongo|mongodb|postgres|postgresql|pg|mysql|amqp|rabbitmq|broker)_ur[il])"
-    r"(_|$)",
-    re.IGNORECASE,
-)
-"""Searched in a variable's name, word by word; scripts/run.sh has the same pattern."""
 SPECIAL_TOKEN = re.compile(
     r"(.*_)?(additional_special|audio|begin|bo[aisv]|bos|cls|decoder_start|end|eo[aisv]|eos|first|image"
     r"|instruction|last|mask|max|middle|min|n|new|newline|next|num|per|pad|padding|prefix|response|sep|special|start|stop|suffix"
@@ -82,8 +75,3 @@ def may_be_secret(name: str) -> bool:
         return False
     plain = re.sub(r"[^a-z.]+", "_", name.lower())
     return is_secret(plain) or re.split(r"[_.]", plain)[-1] == "key"
-
-
-def is_secret_variable(name: str) -> bool:
-    """Return whether an environment variable may hold a secret."""
-    return name not in WORKING and VARIABLE.search(name) is not None

@@ -14,7 +14,7 @@ from canary.compare.commands import command_changes
 from canary.config.load import load_config
 from canary.config.redaction import hidden, hidden_text, missing_secret
 from canary.config.render import resolved_yaml, show_text
-from canary.config.setting_names import is_secret, is_secret_variable, may_be_secret
+from canary.config.setting_names import is_secret, may_be_secret
 from canary.errors import ConfigError
 from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
@@ -125,7 +125,6 @@ def test_special_tokens_are_no_secrets(name: str) -> None:
 def test_a_secret_is_one_wherever_its_name_is_met(name: str) -> None:
     assert is_secret(name)
     assert may_be_secret(name)
-    assert is_secret_variable(name.upper())
     assert Loop("x", settings={name: "s"}).describe()["arguments"] == {}
 
 
