@@ -1,4 +1,4 @@
-"""The verbs that read finished runs: `compare`, `explain`, `profile`."""
+"""The verbs that read finished runs: `compare`, `profile`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from canary.cli.options import (
     Verbose,
     run_path,
 )
-from canary.errors import EXIT_ERROR, EXIT_OK, printable
+from canary.errors import printable
 
 if TYPE_CHECKING:
     from canary.compare.paths import Request
@@ -63,43 +63,19 @@ def compare(
 ) -> None:
     """Say whether the current runs got worse than the baseline."""
     from canary.compare.paths import compared_paths
+    from canary.report.bisect_hint import hint_of, known_of
     from canary.report.pages import leave_report
     from canary.report.render import deliver
 
     request = _request(runs, baseline, tier, threshold_file, noise, repository, accept)
     compared = compared_paths(request)
     found = compared.found
-    deliver(found, form, output, every=verbose)
+    known = known_of(compared, request.baseline, repository or Path.cwd())
+    hint = hint_of(found, compared.current, compared.baseline, known)
+    deliver(found, form, output, every=verbose, hint=hint)
     if output is not None:
         typer.echo(leave_report(compared, output.parent), err=True)
     raise typer.Exit(found.exit_code(strict))
-
-
-def explain(
-    runs: Runs,
-    baseline: Baseline = None,
-    tier: Tier = None,
-    threshold_file: ThresholdFile = None,
-    noise: Noise = None,
-    repository: Repository = None,
-    form: Form = "text",
-    output: Output = None,
-    verbose: Verbose = False,
-) -> None:
-    """Explain what changed, why, and what to do about it."""
-    from canary.compare.paths import compared_paths
-    from canary.report.bisect_hint import known_of
-    from canary.report.lines import terminal_width
-    from canary.report.render import printed
-    from canary.report.story import story_of, story_text
-
-    request = _request(runs, baseline, tier, threshold_file, noise, repository, None)
-    compared = compared_paths(request)
-    known = known_of(compared, request.baseline, repository or Path.cwd())
-    story = story_of(compared.found, compared.current, compared.baseline, known)
-    width = None if output else terminal_width(sys.stdout)
-    printed(story_text(story, form, compared.found, width), story.first_line, output)
-    raise typer.Exit(EXIT_ERROR if compared.found.verdict == "error" else EXIT_OK)
 
 
 def _request(

@@ -14,7 +14,7 @@ from canary import __version__
 from canary.cli.baseline import baseline_app, history
 from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
 from canary.cli.check import check
-from canary.cli.compare import compare, explain, profile
+from canary.cli.compare import compare, profile
 from canary.cli.gate import gate_app
 from canary.cli.init import init
 from canary.cli.matrix import matrix
@@ -172,7 +172,6 @@ app.command("import", rich_help_panel=TRAIN)(import_)
 app.command(rich_help_panel=TRAIN)(serve)
 app.command(rich_help_panel=COMPARE)(ab)
 app.command(rich_help_panel=COMPARE)(compare)
-app.command(rich_help_panel=COMPARE)(explain)
 app.command(rich_help_panel=COMPARE)(report)
 app.command(rich_help_panel=COMPARE)(profile)
 app.command(rich_help_panel=COMPARE)(history)

@@ -73,15 +73,15 @@ def _last_word(target: Target, problem: BaseException, failed: list[BaseExceptio
     settings, world = target.settings, target.world
     answers = errors_of(settings, reason_of(problem))
     channels = settings.channels
-    wanted = replace(channels, comment=False, status=False, templates={})
+    wanted = replace(channels, comment="never", status=False, templates={})
     with _kept(failed):
         wanted = replace(wanted, context=target.context)
     cancelled = isinstance(problem, KeyboardInterrupt)
     every = [wanted]  # The summary alone.
     if channels.status:
         every.append(replace(wanted, status=True))
-    if channels.comment and target.comments and not cancelled:
-        every.append(replace(wanted, comment=True))
+    if channels.comment != "never" and target.comments and not cancelled:
+        every.append(replace(wanted, comment="always"))
     job = world.job
     for one in every:
         with _kept(failed):

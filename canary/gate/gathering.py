@@ -31,7 +31,7 @@ from canary.github.statuses import context_of
 from canary.github.sticky import comment_author
 
 NOTHING_TO_READ = (
-    "with `comment: false` and `status: false` you cannot see the result; turn one on, "
+    "with `comment: never` and `status: false` you cannot see the result; turn one on, "
     "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
 )
 INCOMPLETE = "the records are incomplete"
@@ -148,7 +148,7 @@ def acceptance(target: Target) -> Asked:
         author=comment_author(target.world.hub),
         labelled=intent.accepting,
     )
-    if asked.note and not settings.comment and not settings.status:
+    if asked.note and settings.comment == "never" and not settings.status:
         return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
     return asked
 

@@ -22,7 +22,7 @@ from canary.config.token import Token, take_token
 from canary.errors import UsageError
 from canary.gate.records import Mode
 from canary.github.event import ACCEPT_LABEL
-from canary.github.publish import Channels
+from canary.github.publish import Channels, Comments
 from canary.github.statuses import CONTEXT
 
 DEFAULT_SERVER = "https://github.com"
@@ -132,7 +132,7 @@ class TrainSettings(Inputs):
 class ReportSettings(Inputs):
     """Inputs of the reporting job."""
 
-    comment: bool = Field(True, alias="CANARY_COMMENT")
+    comment: Comments = Field("always", alias="CANARY_COMMENT")
     status: bool = Field(True, alias="CANARY_STATUS")
     strict: bool = Field(False, alias="CANARY_STRICT")
     name: Artifact = Field(CONTEXT, alias="CANARY_NAME")

@@ -6,6 +6,7 @@ section's text as it is, and read only its mark.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from canary.baseline.comparability import slug
-from canary.compare.report import VERDICTS, WORST_FIRST, Verdict
+from canary.compare.report import VERDICTS, WORST_FIRST, Check, Verdict
 from canary.github.section import section
 from canary.github.status import Answer, Source
 from canary.report.escape import markdown_cell, markdown_code
@@ -60,6 +61,8 @@ class Section(BaseModel):
     """Whether someone accepted the change."""
     key: Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
     """Made of the config's path."""
+    checks: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    """Digest of the names and statuses of its checks."""
     text: str = Field("", exclude=True)
 
     @property
@@ -119,6 +122,7 @@ def sections_of(
             verdict=answer.comparison.verdict,
             accepted=bool(answer.comparison.accepted),
             key=answer.key,
+            checks=_digest(answer.comparison.checks),
             text=section(
                 answer.comparison,
                 source,
@@ -131,6 +135,11 @@ def sections_of(
         for answer in answers
     ]
     return _by_name(found)
+
+
+def _digest(checks: Sequence[Check]) -> str:
+    told = sorted((check.name, check.status) for check in checks)
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 def _by_name(sections: Iterable[Section]) -> list[Section]:
@@ -151,6 +160,18 @@ def merged(bodies: Sequence[str], new: Sequence[Section]) -> list[Section] | Non
     if not any(newest[one.key] is one for one in new):
         return None
     return _by_name(newest.values())
+
+
+def says_the_same(body: str, sections: Sequence[Section]) -> bool:
+    """Return whether the comment has just these sections, with equal verdicts and checks. Never if
+    one of them may be accepted: that needs an answer on its own commit."""
+    return sorted(map(_news, parse(body))) == sorted(map(_news, sections)) and not any(
+        one.verdict in ("changed", "regression") for one in sections
+    )
+
+
+def _news(one: Section) -> tuple[str, str, bool, str]:
+    return one.key, one.verdict, one.accepted, one.checks
 
 
 def has_sections(body: str, wanted: Sequence[Section]) -> bool:

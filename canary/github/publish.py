@@ -10,14 +10,17 @@ from github.Repository import Repository
 
 from canary.errors import ConfigError, MachineError
 from canary.github.client import Hub, Refused
-from canary.github.comment import comment_of, sections_of
+from canary.github.comment import comment_of, says_the_same, sections_of
 from canary.github.status import PENDING, Answer, Source, status_of
 from canary.github.statuses import CONTEXT, set_status
-from canary.github.sticky import comment_author, write_comment
+from canary.github.sticky import comment_author, last_comment, write_comment
 from canary.github.workflow import Job
 
 IN_SUMMARY = "; see the step summary for the full answer"
 
+Comments = Literal["always", "changes", "never"]
+"""Whether a pull request gets the comment; `changes`: only if a verdict or a check is another than
+in the last comment."""
 Permission = Literal["pull-requests: write", "statuses: write"]
 
 
@@ -25,7 +28,7 @@ Permission = Literal["pull-requests: write", "statuses: write"]
 class Channels:
     """Where an answer goes."""
 
-    comment: bool = True
+    comment: Comments = "always"
     status: bool = True
     strict: bool = False
     context: str = CONTEXT
@@ -80,11 +83,16 @@ def publish(
             lambda: set_status(hub, repository, source, text, channels.context),
         )
     # Last, because it takes a while if other jobs write it too.
-    if channels.comment and pull_request is not None:
+    if channels.comment != "never" and pull_request is not None:
 
         def comment() -> str:
             nonlocal comment_url
             login = comment_author(hub)
+            if channels.comment == "changes":
+                last = last_comment(hub, repository, pull_request, login)
+                if last is not None and says_the_same(last.body, sections):
+                    comment_url = last.html_url
+                    return "the comment was not changed: it says the same of an earlier commit"
             sticky = write_comment(hub, repository, pull_request, sections, login, channels.jobs)
             comment_url = sticky.url
             return sticky.note

@@ -35,8 +35,6 @@ class CommentView(View):
     """Shown below the first line instead of among the notes."""
     lead: tuple[tuple[str, str], ...] = ()
     """What a reviewer needs beside the first line, each with its label; the rest is folded."""
-    hint: Hint | None = None
-    """How to find the culprit."""
 
 
 CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
@@ -64,7 +62,7 @@ def comment_view(
     hint: Hint | None = None,
 ) -> CommentView:
     """Return the view of a comparison, with all that a comment could hold."""
-    whole = view_of(found)
+    whole = view_of(found, hint)
     parts: dict[str, Any] = {}
     for name in View.__dataclass_fields__:
         part = getattr(whole, name)
@@ -73,7 +71,7 @@ def comment_view(
         parts["do"] = MEANT_HERE
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
     lead = tuple(_lead(found, whole))
-    return on_lines(CommentView(**parts, note=note, lead=lead, hint=hint))
+    return on_lines(CommentView(**parts, note=note, lead=lead))
 
 
 MEANT_HERE = (

@@ -60,6 +60,17 @@ def find_all(pull: PullRequest, login: str) -> list[IssueComment]:
     return sorted(found, key=lambda comment: comment.id)
 
 
+def last_comment(hub: Hub, repository: Repository, number: int, login: str) -> IssueComment | None:
+    """Return our comment on a pull request; None if there is none.
+
+    Raises:
+        Refused: the token may not read it.
+        MachineError: GitHub fails.
+    """
+    pull = hub.read(f"#{number}", lambda: repository.get_pull(number))
+    return next(iter(hub.read(f"the comment on #{number}", lambda: find_all(pull, login))), None)
+
+
 def _plain(body: str) -> str:
     """Return a comment's text with the line breaks that we wrote."""
     return body.replace("\r\n", "\n")

@@ -187,7 +187,7 @@ class Shown:
         if verdict != "pass" and compared.baseline:
             paths = [self._word(path) for path in self._against.paths]
             against = paths if len(paths) == 1 else [f"--baseline {path}" for path in paths]
-            lines.append(f"Explain: canary explain {self.run} {' '.join(against)}")
+            lines.append(f"All checks: canary compare {self.run} {' '.join(against)}")
         if compared.found.failed_checks and not compared.found.accepted:
             lines += self._acceptance(verdict)
         return lines

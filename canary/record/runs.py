@@ -61,15 +61,18 @@ def _record(path: Path) -> RunRecord | None:
 
 
 def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
-    """Return the run that `latest`, `latest~N` or a unique part of its name means. Other texts
-    come back as paths. Runs of campaigns are no latest ones, unless there are no others.
+    """Return the run that `latest`, `latest~N`, a unique part of its name or its line in `canary
+    list` means. Other texts come back as paths. Runs of campaigns are no latest ones, unless there
+    are no others.
 
     Raises:
         InputError: there are fewer runs, or several have this part in their name.
     """
     path = Path(text)
-    if len(path.parts) != 1 or path.exists() or set("*?[") & set(text):
+    if path.exists() or set("*?[") & set(text):
         return path
+    if len(path.parts) != 1:
+        return listed if (listed := root / path).is_dir() else path
     folders = run_folders(root)
     if newest := LATEST.fullmatch(text):
         # The last run of a campaign may be of its baseline.

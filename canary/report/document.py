@@ -14,6 +14,7 @@ from canary.errors import RecordError
 from canary.record import jsonio
 from canary.record.folder import read_document
 from canary.record.jsonio import number
+from canary.report.bisect_hint import Hint
 from canary.report.escape import NOT_PRINTED
 
 DOCUMENT_VERSION = 1
@@ -42,8 +43,8 @@ KEYS = {
 COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
 
 
-def document(found: Comparison) -> dict[str, Any]:
-    """Return the comparison as plain data."""
+def document(found: Comparison, hint: Hint | None = None) -> dict[str, Any]:
+    """Return the comparison as plain data. `hint`: how to find the culprit."""
     whole = asdict(found)
     return {
         "schema_version": DOCUMENT_VERSION,
@@ -52,12 +53,13 @@ def document(found: Comparison) -> dict[str, Any]:
         **{key: whole[name] for name, key in KEYS.items()},
         "first_difference": _difference(found.first_difference),
         "differences": [_difference(difference) for difference in found.differences],
+        "bisect": None if hint is None else asdict(hint),
     }
 
 
-def json_text(found: Comparison) -> str:
+def json_text(found: Comparison, hint: Hint | None = None) -> str:
     """Return the document as text that ends with one line break."""
-    return json_lines(document(found))
+    return json_lines(document(found, hint))
 
 
 def json_lines(value: Any) -> str:

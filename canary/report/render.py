@@ -15,6 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from canary.compare.report import Comparison
 from canary.errors import UsageError, printable, writing
 from canary.record.jsonio import replace_file
+from canary.report.bisect_hint import Hint
 from canary.report.document import json_text
 from canary.report.escape import (
     NOT_PRINTED,
@@ -110,7 +111,14 @@ def check_format(form: str) -> None:
         raise UsageError(f"unknown format {form!r}", f"use one of {', '.join(FORMATS)}")
 
 
-def render(found: Comparison, form: str, width: int | None = None, *, every: bool = False) -> str:
+def render(
+    found: Comparison,
+    form: str,
+    width: int | None = None,
+    *,
+    every: bool = False,
+    hint: Hint | None = None,
+) -> str:
     """Return the comparison in one of FORMATS, ending with a line break.
 
     Args:
@@ -119,14 +127,15 @@ def render(found: Comparison, form: str, width: int | None = None, *, every: boo
         width: columns of the terminal. Lines of text fit it, and passed or skipped checks are only
             counted. None: whole lines and all checks.
         every: show all checks even if there is a width.
+        hint: how to find the culprit.
 
     Raises:
         UsageError: unknown format.
     """
     check_format(form)
     if form == "json":
-        return json_text(found)
-    view = on_lines(view_of(found))
+        return json_text(found, hint)
+    view = on_lines(view_of(found, hint))
     if form == "markdown":
         template = environment().get_template("comparison.md.jinja")
         return tidy(template.render(view=view, table=table(view), headings=HEADINGS))
@@ -137,7 +146,7 @@ def render(found: Comparison, form: str, width: int | None = None, *, every: boo
     counts = _counts(view, inner) if folded and inner is not None else []
     template = environment().get_template("comparison.txt.jinja")
     text = template.render(view=view, table=lines, legend=legend, counts=counts, folded=folded)
-    return wrapped(tidy(text), width)
+    return wrapped(tidy(text), width, [hint.command] if hint else ())
 
 
 def answer(found: Comparison, width: int | None = None) -> str:
@@ -181,17 +190,22 @@ def tidy(text: str) -> str:
 
 
 def deliver(
-    found: Comparison, form: str, output: Path | None = None, *, every: bool = False
+    found: Comparison,
+    form: str,
+    output: Path | None = None,
+    *,
+    every: bool = False,
+    hint: Hint | None = None,
 ) -> None:
     """Print the comparison, or write it to a file and print its first line. `every` shows passed
-    and skipped checks on a terminal too.
+    and skipped checks on a terminal too. `hint`: how to find the culprit.
 
     Raises:
         UsageError: unknown format.
         MachineError: the file cannot be written.
     """
     width = None if output else terminal_width(sys.stdout)
-    printed(render(found, form, width, every=every), found.first_line, output)
+    printed(render(found, form, width, every=every, hint=hint), found.first_line, output)
 
 
 def printed(text: str, first_line: str, output: Path | None) -> None:

@@ -14,6 +14,7 @@ from canary.compare.missing import MISSING
 from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.record.jsonio import number
+from canary.report.bisect_hint import Hint
 from canary.report.lines import cut
 from canary.report.numbers import amount, signed, significant
 from canary.report.place_rows import PlaceRow, compared, place_rows, to_do
@@ -115,10 +116,12 @@ class View:
     environment: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
     noise: str
+    hint: Hint | None = None
+    """How to find the culprit."""
 
 
-def view_of(found: Comparison) -> View:
-    """Return the view of a comparison."""
+def view_of(found: Comparison, hint: Hint | None = None) -> View:
+    """Return the view of a comparison. `hint`: how to find the culprit."""
     ordered = sorted(found.checks, key=lambda check: GROUPS.index(check.group))
     rows = {id(check): row_of(check) for check in ordered}
 
@@ -170,6 +173,7 @@ def view_of(found: Comparison) -> View:
         environment=_changes(found.environment_changes),
         notes=found.notes,
         noise=_noise(found.checks),
+        hint=hint,
     )
 
 

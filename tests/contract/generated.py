@@ -16,11 +16,9 @@ from typer.main import get_command
 
 from canary.cli import app
 from canary.compare.rules import RULES, answers
-from canary.compare.stats import compare_to_baseline, load_metrics
-from canary.report.render import render
 from canary.report.rules import answer_text
 from tests.contract.action_table import inputs_table, outputs_table
-from tests.contract.pages import DOCS, ROOT
+from tests.contract.pages import DOCS
 from tests.contract.pytest_example import failure_example
 from tests.contract.recorded_answers import FAULTS, recorded_answer
 from tests.contract.tables import gates_table, keys_table, preset_table, trainers_table
@@ -55,17 +53,6 @@ def config_table(section: str) -> str:
         if current == section:
             chosen.append(row)
     return "\n".join([head, rule, *chosen]) + "\n"
-
-
-def answer() -> str:
-    """How `canary ab` begins on a terminal of 100 columns: the verdict and its cause."""
-    current, baseline = (
-        load_metrics(ROOT / "baselines" / "examples" / "own_script" / f"{side}.json")
-        for side in ("current", "baseline")
-    )
-    whole = render(compare_to_baseline(current, baseline), "text", 100)
-    begin = "\n\n".join(whole.split("\n\n")[:2])
-    return f"```text\n{begin}\n```\n"
 
 
 def verbs() -> str:
@@ -125,7 +112,6 @@ def rules_table() -> str:
 
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
-    "answer": (ROOT / "README.md", answer),
     "inputs table": (DOCS / "action.md", inputs_table),
     "outputs table": (DOCS / "action.md", outputs_table),
     "trainers": (DOCS / "trainers.md", trainers_table),

@@ -44,7 +44,7 @@ VERBS = [
     (["config", "schema"], "max_steps"),
     (["compare", *EQUAL], "Learns the same"),
     (["compare", *EQUAL, "--format", "json"], '"verdict"'),
-    (["explain", *EXPLAINED], "1. kernel (9"),
+    (["compare", *EXPLAINED], "1. kernel (9"),
     (["report", *EXPLAINED, "-o", "page.html"], "wrote page.html"),
     (["import", str(LOGGED / "maxtext"), "-o", "imported"], "named"),
     (["import", str(LOGGED / "lightning"), "-o", "imported"], "13 metrics"),

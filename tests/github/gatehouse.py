@@ -227,7 +227,7 @@ class Gatehouse:
             "GITHUB_ACTOR": "ada",
             "CANARY_TOKEN": self.github.token,
             "CANARY_CONFIG": CONFIG,
-            "CANARY_COMMENT": "true",
+            "CANARY_COMMENT": "always",
             "CANARY_STRICT": "false",
             "CANARY_RECORDS": str(folder / "records"),
             "CANARY_REPORT": str(folder / "report"),

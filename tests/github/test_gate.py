@@ -13,6 +13,7 @@ from canary.gate.records import Manifest, Part, write_manifest
 from canary.gate.report_job import plan
 from canary.github.comment import parse
 from canary.github.sticky import MARKER
+from canary.record.types import RunRecord
 from tests.contract.git_server import git
 from tests.github.gatehouse import (
     BASE_CONFIG,
@@ -134,6 +135,28 @@ def test_a_second_push_edits_the_same_comment(house: Gatehouse) -> None:
     assert [one.sha for one in parse(comment.body)] == [pull.head_sha]
     assert said.code == 0
     assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_comment_changes_leaves_the_comment_while_nothing_is_new(house: Gatehouse) -> None:
+    """A red answer is written for each commit: somebody may accept it."""
+    house.baseline(5)
+    pull = house.pull()
+
+    def written_for(run: RunRecord, comment: str = "changes") -> list[str]:
+        house.judge(pull, run, comment=comment)
+        written = [one.sha for body in house.comments(pull) for one in parse(body.body)]
+        house.push_to(pull)
+        return written
+
+    assert written_for(house.run(), "never") == []
+    first = pull.head_sha
+    assert written_for(house.run()) == [first]
+    assert written_for(house.run()) == [first]
+    for _ in range(2):
+        red = pull.head_sha
+        assert written_for(house.run(SLOW)) == [red]
+    healed = pull.head_sha
+    assert written_for(house.run()) == [healed]
 
 
 def test_a_502_that_was_carried_out_leaves_one_comment(house: Gatehouse, github: GitHub) -> None:

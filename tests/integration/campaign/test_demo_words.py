@@ -58,12 +58,12 @@ def type_in(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_explain_finds_both_sides_from_another_folder(
+def test_compare_finds_both_sides_from_another_folder(
     commands: dict[str, str], tmp_path: Path
 ) -> None:
-    done = type_in(commands["explain"], tmp_path / "elsewhere")
+    done = type_in(commands["compare"], tmp_path / "elsewhere")
     assert done.returncode == 0, done.stderr
-    assert "What happened" in done.stdout
+    assert "Summary" in done.stdout
 
 
 def test_the_config_to_compare_with_is_written(commands: dict[str, str], tmp_path: Path) -> None:

@@ -64,7 +64,6 @@ def test_a_record_of_an_earlier_version_is_refused_in_one_clear_line(
 
 VERBS = {
     "report": "report {old}",
-    "explain": "explain {now} {old}",
     "profile against it": "profile {now} --against {old}",
     "history": "history {mixed}",
     "compare with a history": "compare {now} --baseline {mixed}",

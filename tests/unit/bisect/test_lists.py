@@ -103,7 +103,7 @@ def test_a_pipe_or_a_large_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_a_history_is_a_record(tmp_path: Path) -> None:
-    """`canary explain` names it where the baseline is a history."""
+    """`canary compare` names it where the baseline is a history."""
     run = record(1)
     run.env["packages"] = {"torch": "2.6.0", "trl": "1.0.0", "peft": None}
     pins = read_pins(save(tmp_path, run, context=Context(commit="a" * 40)))

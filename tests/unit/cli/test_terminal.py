@@ -79,7 +79,6 @@ FORMS = ("text", "markdown", "json")
 VERBS: tuple[Callable[[Path, Path, Path], tuple[object, ...]], ...] = (
     *(lambda run, ok, _, f=form: ("compare", run, ok, "--format", f) for form in FORMS),
     *(lambda run, ok, _, f=form: ("compare", ok, run, "--format", f) for form in FORMS),
-    *(lambda run, ok, _, f=form: ("explain", run, ok, "--format", f) for form in FORMS),
     *(lambda run, ok, _, f=form: ("profile", run, "--format", f) for form in FORMS),
     *(
         lambda run, ok, _, f=form: ("profile", run, "--against", ok, "--format", f)
@@ -148,7 +147,6 @@ def test_no_verb_prints_what_a_hostile_history_holds(terminal: Terminal, tmp_pat
         ("baseline", "history", root),
         ("baseline", "history", root, "--canary", STEERING.replace("\ud800", "")),
         ("compare", ok, root),
-        ("explain", ok, root),
         ("baseline", "prune", root, "--keep", "1"),
     )
     for wrong in (

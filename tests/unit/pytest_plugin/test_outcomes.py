@@ -108,7 +108,7 @@ def test_each_verdict_passes_warns_or_fails_as_everywhere(
     for wanted in (
         "The end-of-sequence labels are masked: 24 -> 0.",
         "labels_contain_eos: 0 EOS among 312 label tokens",
-        f"Record: {run}\nExplain: canary explain {run} good.json\n"
+        f"Record: {run}\nAll checks: canary compare {run} good.json\n"
         f"Accept: canary save-baseline {run} good.json\n",
     ):
         assert wanted in rest
@@ -187,7 +187,7 @@ def test_paths_are_those_of_the_config_file_wherever_pytest_starts(
     monkeypatch.chdir(folder)
     shown = team.run()
     shown.assert_outcomes(passed=1, failed=1)
-    shown.stdout.fnmatch_lines([f"Explain: canary explain * {team.path}/elsewhere"])
+    shown.stdout.fnmatch_lines([f"All checks: canary compare * {team.path}/elsewhere"])
     team.run("--canary-history=../elsewhere", "test_a.py").assert_outcomes(passed=1)
 
 

@@ -16,7 +16,6 @@ from canary.github.section import section
 from canary.github.status import Source
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.render import render, tidy
-from canary.report.story import story_of, story_text
 from tests.unit.cli.test_terminal import with_value
 from tests.unit.comparing import example
 
@@ -75,8 +74,5 @@ def test_no_part_of_a_record_makes_an_answer_take_minutes(
     compared = compared_paths(Request((paths[1],), (paths[0],)))
     for form in ("text", "markdown", "json"):
         render(compared.found, form)
-        story_text(
-            story_of(compared.found, compared.current, compared.baseline), form, compared.found
-        )
     assert len(section(compared.found, SOURCE, LIMIT)) <= LIMIT
     assert time.process_time() - begun < 60

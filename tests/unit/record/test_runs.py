@@ -64,7 +64,7 @@ def test_the_verbs_take_these_names(output: Path, capsys: pytest.CaptureFixture[
     assert code == 0
     assert f"baseline  {NAMES[0]}" in out
     assert f"current   {NAMES[1]}" in out
-    for verb in ("explain", "report", "profile", "save-baseline"):
+    for verb in ("compare", "report", "profile", "save-baseline"):
         code, _, err = said(capsys, verb, "latest~7", "history")
         assert (code, "holds 2 runs" in err) == (2, True), verb
 
@@ -124,6 +124,14 @@ def test_clean_keeps_a_campaign_between_two_of_its_runs(output: Path) -> None:
     (campaign / "owner.json").write_text(owner.model_dump_json())
     clean(output, 0)
     assert not campaign.exists(), "its process is gone"
+
+
+def test_a_line_of_the_list_names_its_run(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(output / "ab-20261128-090000" / "base", "20261128-090000-dpo_smoke-cc33")
+    _, out, _ = said(capsys, "list")
+    names = [line.split()[0] for line in out.splitlines()[1:]]
+    assert [named_run(name) for name in names] == [output / name for name in names]
+    assert len(names) == 3
 
 
 def test_runs_of_campaigns_have_names_too(output: Path) -> None:

@@ -24,7 +24,7 @@ from canary.report.bisect_hint import (
     shell_word,
 )
 from canary.report.escape import markdown_code
-from canary.report.story import story_of, story_text
+from canary.report.render import render
 from tests.contract.git_server import git
 from tests.unit.comparing import history, record
 
@@ -124,14 +124,14 @@ def test_the_command_stays_on_one_line_of_a_narrow_terminal() -> None:
     before = [at(run, GOOD) for run in history(count=5)]
     after = at(record(100, 0.2), BAD)
     found = compare_to_baseline(after, before, history=True)
-    story = story_of(found, [after], before, Known("canary.yaml", 20))
-    assert story.hint is not None
-    assert f"\n  {story.hint.command}\n" in story_text(story, "text", found, width=40)
-    assert f"`{story.hint.command}`" in story_text(story, "markdown", found)
-    assert json.loads(story_text(story, "json", found))["bisect"]["command"] == story.hint.command
+    hint = hint_of(found, [after], before, Known("canary.yaml", 20))
+    assert hint is not None
+    assert f"\n  {hint.command}\n" in render(found, "text", 40, hint=hint)
+    assert f"`{hint.command}`" in render(found, "markdown", hint=hint)
+    assert json.loads(render(found, "json", hint=hint))["bisect"]["command"] == hint.command
 
 
-def test_explain_names_the_users_config_and_counts_the_commits(
+def test_compare_names_the_users_config_and_counts_the_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -148,14 +148,14 @@ def test_explain_names_the_users_config_and_counts_the_commits(
     (folder / "metrics.json").write_text(jsonio.dumps(after.model_dump()))
     (tmp_path / "my canary.yaml").write_text("")
     with pytest.raises(SystemExit) as ended:
-        main(["explain", "out/run-00100", "history"])
-    assert ended.value.code == 0
+        main(["compare", "out/run-00100", "history"])
+    assert ended.value.code == 1
     said = capsys.readouterr().out
     assert f"canary bisect 'my canary.yaml' --good {shas[0][:9]} --bad {shas[-1][:9]}\n" in said
     assert "Find the commit\n" in said
 
 
-def test_explain_names_the_records_between_which_packages_differ(
+def test_compare_names_the_records_between_which_packages_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The bisect reads both, also the file of a history."""
@@ -168,7 +168,7 @@ def test_explain_names_the_records_between_which_packages_differ(
     after.env["packages"] = {**after.env["packages"], "torch": "9.9.9"}
     (folder / "metrics.json").write_text(jsonio.dumps(after.model_dump()))
     with pytest.raises(SystemExit):
-        main(["explain", "out/run-00100", "history"])
+        main(["compare", "out/run-00100", "history"])
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("  canary bisect")]
     assert lines[lines.index(line) - 1].startswith("Find the package")
