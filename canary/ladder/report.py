@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from canary.report.render import FORMATS, check_format, environment, tidy, write
 
 if TYPE_CHECKING:
     from canary.report.charts.chart import Chart
+    from canary.report.page import Choice
 
 DOCUMENT_VERSION = 1
 SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory", "GIL")
@@ -101,6 +102,17 @@ def leave(found: Found) -> str:
     return leave_page(found.folder, lambda path: write_text(path, result_page(found)))
 
 
+def leave_unfinished(ladder: Ladder, rounds: int) -> None:
+    """Write what a ladder has found so far, for those who watch it; it will have so many rounds.
+
+    Raises:
+        MachineError: the file cannot be written.
+    """
+    note = f"not finished: {ladder.rounds} of {rounds} rounds are timed"
+    found = replace(ladder, notes=(note, *ladder.notes))
+    write_text(found.folder / "ladder.json", result_text(found, "json"))
+
+
 def write_result(folder: Path, path: Path) -> None:
     """Write the HTML page of the result in a folder.
 
@@ -129,9 +141,22 @@ def result_page(found: Found) -> str:
         headings=report.headings,
         checks=report.rows,
         legend=INTERVALS,
+        choices=tuple(_choices(found)) if isinstance(found, Ladder) else (),
         notes=(*filter(None, (report.more,)), *report.notes, *lines),
     )
     return page_text(page, _charts(report))
+
+
+def _choices(ladder: Ladder) -> Iterator[Choice]:
+    """Yield the figures of each level that ran, beside the baseline's."""
+    from canary.report.page import Choice
+
+    baseline, *above = ladder.levels
+    for one in above:
+        if one.figures is not None:
+            columns = (SHOWN, _figures(baseline.figures), _figures(one.figures))
+            headings = ("figure", baseline.level, one.level)
+            yield Choice(one.level, headings, tuple(zip(*columns, strict=True)))
 
 
 def inline(found: Found) -> Inline:

@@ -15,6 +15,7 @@ from canary.errors import RunFailed, UsageError
 from canary.ladder.advise import advice_at
 from canary.ladder.climb import Climber
 from canary.ladder.machine import this_machine
+from canary.ladder.report import leave_unfinished
 from canary.ladder.results import Found, Ladder, LevelFound, TrlFound
 from canary.ladder.site import Site
 from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch
@@ -88,7 +89,7 @@ def run(
     wanted = request.wanted()
     site = _prepared(request, say, known)
     try:
-        return advice_at(site) if request.advise else ladder_at(site, wanted)
+        return advice_at(site) if request.advise else ladder_at(site, wanted, leave_unfinished)
     except KeyboardInterrupt as stop:
         some = any(site.folder.iterdir())
         kept = f"records so far: {site.folder}" if some else "no records yet"
@@ -123,15 +124,30 @@ def _prepared(request: LadderRequest, say: Callable[[str], None], known: Sequenc
     return Site(job, folder, say, request.rounds, created, request.config, request.settings)
 
 
-def ladder_at(site: Site, wanted: Sequence[Level]) -> Ladder:
-    """Climb the ladder of a prepared site. Raises RunFailed if the baseline does not run."""
+def ladder_at(
+    site: Site, wanted: Sequence[Level], seen: Callable[[Ladder, int], None] = lambda *_: None
+) -> Ladder:
+    """Climb the ladder of a prepared site. Raises RunFailed if the baseline does not run.
+
+    `seen`: is told after each round but the last what is known, and how many rounds there will be.
+    """
     levels = Climber(site).climb(wanted)
     arms = [Arm(one.level, partial(site.timed, one.level, one.settings)) for one in levels]
     trl = Arm(TRL, partial(site.timed, "trl", site.job.equal_lengths, trl_defaults=True))
     every = [*arms, trl]
-    time_rounds(every, site.rounds, site.say)
+
+    def ended(rounds: int) -> None:
+        if rounds < site.rounds and not arms[0].failed:
+            seen(replace(_result(site, levels, arms, trl), rounds=rounds), site.rounds)
+
+    time_rounds(every, site.rounds, site.say, ended)
     if arms[0].failed:
         raise RunFailed(f"the baseline level did not run: {arms[0].failed}", "failed")
+    return _result(site, levels, arms, trl)
+
+
+def _result(site: Site, levels: Sequence[LevelFound], arms: Sequence[Arm], trl: Arm) -> Ladder:
+    every = [*arms, trl]
     trials = ((one.waited, f"a trial for {each.level}") for each in levels for one in each.tried)
     ended = ((arm.label, one.record) for arm in every for one in arm.ran if one.record)
     said = dict.fromkeys(f"{label}: {note}" for label, record in ended for note in record.notes)

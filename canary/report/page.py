@@ -71,6 +71,15 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Two columns of figures behind a button."""
+
+    name: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class Page:
     """Everything that the page shows, as strings."""
 
@@ -91,6 +100,8 @@ class Page:
     checks: tuple[tuple[str, ...], ...] = ()
     """Its cells; the last one of a row is its status."""
     legend: str = ""
+    choices: tuple[Choice, ...] = ()
+    """Of them one is shown, the last one at first."""
     tables: tuple[Table, ...] = ()
     alerts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -6,10 +6,13 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, compared_records
 from canary.errors import InputError
+from canary.ladder.report import result_page
+from canary.ladder.results import load_result, result_of
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
 from canary.record.strangers import seen_record, stamp
@@ -20,6 +23,8 @@ from canary.serve.live import EVERY_MS, LiveRun
 
 MOST_KEPT = 8
 """Pages that are kept until their files change."""
+AGAIN = '<meta http-equiv="refresh" content="10">'
+"""Loads the page of a ladder again while it climbs."""
 UNWATCHED_S = 60.0
 """Seconds after which the rows of a run that nobody watches are dropped."""
 
@@ -59,7 +64,11 @@ class Site:
         lines = self.listing.lines()
         campaigns = sorted({line.place.campaign for line in lines} - {""}, reverse=True)
         groups = (
-            (name or "Runs", tuple(line for line in lines if line.place.campaign == name))
+            (
+                name or "Runs",
+                f"/ladder/{quote(name)}" if name and result_of(self.root / name) else "",
+                tuple(line for line in lines if line.place.campaign == name),
+            )
             for name in ("", *campaigns)
         )
         return filled(
@@ -67,8 +76,23 @@ class Site:
             folder=str(self.root),
             every_ms=EVERY_MS,
             headings=HEADINGS,
-            groups=tuple((title, rows) for title, rows in groups if rows),
+            groups=tuple(group for group in groups if group[-1]),
         )
+
+    def ladder(self, name: str) -> str:
+        """Return the page of a ladder, as far as it has climbed.
+
+        Raises:
+            NoSuchPage: there is no such ladder.
+            RecordError: its result cannot be read.
+        """
+        lines = [line for line in self.listing.lines() if line.place.campaign == name]
+        if not lines or result_of(self.root / name) is None:
+            raise NoSuchPage(f"no ladder {name!r}", "its result comes with the first round")
+        text = with_way_back(result_page(load_result(self.root / name)))
+        if any(line.status == "running" for line in lines):
+            text = text.replace("<head>\n", f"<head>\n{AGAIN}\n", 1)
+        return text
 
     def run(self, name: str) -> str:
         """Return the page of a run: it grows while the run goes on; then it is the report.

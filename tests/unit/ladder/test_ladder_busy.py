@@ -81,7 +81,7 @@ def test_on_a_steady_machine_every_trial_is_decided() -> None:
 def test_who_interrupts_hears_where_the_records_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(place: Site, wanted: object) -> Ladder:
+    def interrupted(place: Site, *_: object) -> Ladder:
         (place.folder / "a-record").mkdir()
         raise KeyboardInterrupt
 
