@@ -17,7 +17,6 @@ from canary.record.types import RunRecord
 
 LIKELY = 0.5
 """The first line names a suspect with at least this confidence."""
-BOTH_COMMITS = "run the same config at both commits, head and baseline, and see which one completes"
 OF_AN_IMPORT = (
     "compare the commits, packages and launcher settings of both runs by hand",
     "canary exec -- COMMAND records the same loop with its exact signals",
@@ -59,7 +58,7 @@ def analyze_regression(
         suspects = tuple(s for s in suspects if failed and _known(s))
     if now[-1].status != "completed":
         log = f"read the end of log.txt in the folder of run {now[-1].run_id}"
-        suspects = tuple(_advised(one, log, BOTH_COMMITS) for one in suspects)
+        suspects = tuple(_advised(one, log) for one in suspects)
     elif any(map(is_imported, (*now, *before))):
         suspects = tuple(_advised(one, *OF_AN_IMPORT) for one in suspects)
     return Diagnosis(_summary(suspects), suspects)
