@@ -128,7 +128,7 @@ def test_an_edit_in_the_second_of_a_commit_is_part_of_the_working_tree(repositor
     file = repository / "src" / "theirs" / "__init__.py"
     time.sleep(1.0 - time.time() % 1.0)
     file.write_text("NUMBER = 3\n")
-    git(repository, "commit", "-qam", "commit 3")
+    git_run(repository, "commit", "-qam", "commit 3")
     with file.open("r+") as stream:
         stream.write("NUMBER = 9\n")
     time.sleep(1.0)
