@@ -38,7 +38,6 @@ GATES: list[dict[str, Any]] = [
     {"name": "mismatch", "last": 20, "worse": "both", "limit": "history"},
     {"name": "mismatch", "statistic": "max", "limit": "history"},
 ]
-ROW_FIELDS = ("loss", "grad_norm")
 IN_RL = ("reward", "kl", "entropy", "mismatch", "completion_length")
 
 
@@ -51,7 +50,6 @@ def record(series: Series, number: int, gates: Sequence[Mapping[str, Any]]) -> R
             "wall_s": series["step_time_s"][step],
             "phases": {},
             "loss": series["loss"][step],
-            "grad_norm": series["grad_norm"][step],
             "rl": {name: series[name][step] for name in IN_RL},
         }
         for step in range(len(series["loss"]))

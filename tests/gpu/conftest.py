@@ -6,18 +6,13 @@ it: what they check of a device is left out there, and all else is tried.
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.gpu.trainings import Trainings
 
 ASKED = os.environ.get("CANARY_GPU_TESTS_DEVICE", "cuda")
-FIGURES = "CANARY_GPU_FIGURES"
-"""In the environment: a file for the figures of each training (`python -m bench.gpu`)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,12 +42,4 @@ def device() -> str:
 @pytest.fixture(scope="session")
 def trainings(device: str, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
     """Trainings, each run once, when it is first asked for."""
-    return Trainings(device, tmp_path_factory.mktemp("trainings"), tell_figures)
-
-
-def tell_figures(figures: dict[str, Any]) -> None:
-    """A line of JSON for `bench.gpu`, where it asks."""
-    file = os.environ.get(FIGURES)
-    if file:
-        with Path(file).open("a") as stream:
-            stream.write(json.dumps(figures) + "\n")
+    return Trainings(device, tmp_path_factory.mktemp("trainings"))

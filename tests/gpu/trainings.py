@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,20 +88,17 @@ def values_of(case: Case, device: str) -> dict[str, object]:
 
 
 class Trainings:
-    """Trainings on one device; `tell` gets the figures of each."""
+    """Trainings on one device."""
 
-    def __init__(self, device: str, folder: Path, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, device: str, folder: Path) -> None:
         self._device = device
         self._folder = folder
-        self._tell = tell
         self._done: dict[Case, Trained] = {}
 
     def of(self, case: Case) -> Trained:
         """The training of a case."""
         if case not in self._done:
             self._done[case] = self._run(case, self._folder / case.name)
-            if self._done[case].run.code == 0:
-                self._tell(figures_of(self._done[case]))
         return self._done[case]
 
     def again(self, case: Case) -> RunRecord:
@@ -119,24 +115,3 @@ class Trainings:
         path = write_config(folder, values_of(case, self._device))
         finished = canary("run", str(path), "-o", str(folder / "out"), cwd=folder)
         return Trained(case, finished, folder)
-
-
-def figures_of(trained: Trained) -> dict[str, Any]:
-    """What a table of this device says of a training."""
-    record, case = trained.record, trained.case
-    perf, profile = record.perf, record.profiler
-    steps = len(profile.steps) or 1
-    return {
-        "trainer": case.training_type,
-        "what": "LoRA, bfloat16" if case.dtype == "bfloat16" else "full, float32, synchronised",
-        "step_ms": 1000 * perf.step_time.mean,
-        "samples_per_s": perf.samples_per_sec,
-        "tokens_per_s": perf.approx_tokens_per_sec,
-        "peak_mb": perf.max_mem_mb,
-        "gpu_pct": perf.gpu_utilization_avg,
-        "cpu_ms_per_step": 1000 * (record.host.cpu_seconds_per_step or 0.0),
-        "device_ms_per_step": None
-        if not profile.cuda_time_total_ms
-        else profile.cuda_time_total_ms / steps,
-        "idle_pct": profile.device_idle_pct,
-    }

@@ -13,7 +13,7 @@ from typing import Any
 
 POLLING_US, SAMPLING_US, SLEEPING_US = 1_000, 5_000, 500_000
 """gilknocker polls each millisecond for 5 ms, then sleeps for 500. Ten times as often cost 10% of a
-training's wall time on a busy machine (bench.knocking)."""
+training's wall time on a busy machine."""
 LEAST_S = 1.1
 """Seconds of training that hold two samples; the first comes after the first sleep."""
 TOO_SHORT = f"the training took less than {LEAST_S} s: Python's GIL is sampled every half second"
