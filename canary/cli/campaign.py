@@ -266,20 +266,14 @@ def ladder(
             "--levels", metavar="NAMES", help="Some of baseline,basic,advanced,optimal [all]."
         ),
     ] = None,
-    advise: Annotated[
-        bool,
-        typer.Option("--advise", help="Instead, time each switch alone on your config."),
-    ] = False,
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", help="Launches per level or switch.")
-    ] = 3,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="Launches per level.")] = 3,
     output_dir: OutputDir = None,
     set_: Set = None,
     form: Form = "text",
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Time one job at four speed levels, or find faster settings."""
+    """Time one job at four speed levels."""
     from canary.ladder.report import leave, result_text
     from canary.ladder.run import LadderRequest, run
     from canary.report.lines import terminal_width
@@ -287,7 +281,7 @@ def ladder(
 
     check_format(form)
     stoppable()
-    request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir, advise)
+    request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir)
     found = run(request, sayer(quiet))
     told = leave(found)
     typer.echo(result_text(found, form, terminal_width(sys.stdout)), nl=False)

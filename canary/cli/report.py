@@ -58,7 +58,7 @@ def report(
     from canary.compare.paths import Request
     from canary.errors import UsageError
     from canary.ladder.report import write_result
-    from canary.ladder.results import result_of
+    from canary.ladder.results import FILE as LADDER
     from canary.matrix.answer import FILE
     from canary.matrix.running import CELLS
     from canary.report.pages import REPORT, require_charts, write_history, write_report
@@ -75,7 +75,7 @@ def report(
     elif (first / FILE).is_file() or (first / CELLS).is_dir():
         path = output or (first if canary is None else first / CELLS / canary) / REPORT
         _matrix(first, path, canary, against)
-    elif not against and result_of(first) is not None:
+    elif not against and (first / LADDER).is_file():
         path = output or first / REPORT
         write_result(first, path)
     else:

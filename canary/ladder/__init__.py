@@ -2,6 +2,6 @@
 
 - `switches` lists what can be faster, `machine` what this machine offers, `site` starts launches.
 - `guard` compares learning with the baseline, `timing` turns launches into ratios with intervals.
-- `climb` builds the levels, `advise` measures switches one by one; `run` is the way in.
+- `climb` builds the levels; `run` is the way in.
 - `results` are the types that are stored, `report` puts them into words.
 """

@@ -46,7 +46,7 @@ class Climber:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._baseline = site.job.baseline
-        self._guards = Guards(site, self._baseline, self._baseline, "the baseline level")
+        self._guards = Guards(site, self._baseline)
         self._on: list[Choice] = []
         """Choices of the levels below the one that is being built."""
 
@@ -94,7 +94,7 @@ class Climber:
     def _shown(self, level: Level, rung: Rung) -> LevelFound:
         """Guard the level with all its switches."""
         below, self._on = self._on, [*self._on, *rung.switched]
-        guarded = self._guards.of(level, self._on, f"{level} as it is")
+        guarded = self._guards.of(level, self._on)
         if guarded.broken is not None:
             guarded = self._blamed(guarded, level, below, rung.switched)
         return LevelFound(

@@ -259,7 +259,7 @@ def _unseen(baseline: Exact, level: Exact, trainer: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Guarded:
-    """The verdicts of one level's guards, or of a switch's."""
+    """The verdicts of one level's guards."""
 
     exact: Verdict | None
     """In float32, within float32's rounding; None if nothing in float32 is on."""
@@ -290,19 +290,16 @@ class Guarded:
 
 
 class Guards:
-    """Runs the guards of one job. `base`: its settings; `exact`: the same in float32, the reference
-    of all guards. `who`: its name in messages.
+    """Runs the guards of one job. `base`: settings of its baseline level, the reference of all.
 
     After the first broken guard a control runs: the reference with a learning rate that is larger
     by a rounding error. If that breaks too, the training amplifies rounding and no guard can judge
     it.
     """
 
-    def __init__(self, site: Site, base: Settings, exact: Settings, who: str) -> None:
+    def __init__(self, site: Site, base: Settings) -> None:
         self._site = site
         self._base = base
-        self._exact = exact
-        self._who = who
         self._expected: Exact = {}
         self._steady = False
 
@@ -312,30 +309,28 @@ class Guards:
         Raises:
             RunFailed: it does not run, or a loss is not finite.
         """
-        launch = self._site.guard(label, self._exact, records=True)
+        launch = self._site.guard(label, self._base, records=True)
         if launch.problem or launch.record is None:
             status = launch.record.status if launch.record else "failed"
-            raise RunFailed(f"{self._who} did not run: {launch.problem}", status)
+            raise RunFailed(f"the baseline level did not run: {launch.problem}", status)
         self._expected = launch.record.exact
         losses = self._expected.get("trajectory", {}).get("losses", [])
         for step, loss in enumerate(losses, start=1):
             if loss is not None and not math.isfinite(loss):
                 raise self._unsteady(f"its loss is {loss} at step {step}")
 
-    def of(self, label: str, choices: Sequence[Choice], as_it_is: str | None = None) -> Guarded:
+    def of(self, label: str, choices: Sequence[Choice]) -> Guarded:
         """Guard choices together. First come those that stay in float32, in float32: there a small
-        fault differs from rounding. If that holds, all run as they are, if some leave float32 or
-        several change a job in lower precision; `as_it_is` labels that. Raises as `verdict`."""
-        exact = in_float32(choices)
-        lower = self._base != self._exact and len(choices) > 1
-        leaves = lower or len(exact) < len(choices)
-        strict = None
+        fault differs from rounding. If that holds and some leave float32, all run as they are.
+        Raises as `verdict`."""
+        exact, strict = in_float32(choices), None
+        leaves = len(exact) < len(choices)
         if exact or not leaves:
-            strict = self.verdict(label, {**self._exact, **settings_of(exact)}, "float32")
+            strict = self.verdict(label, {**self._base, **settings_of(exact)}, "float32")
             if not (strict.holds and leaves):
                 return Guarded(strict)
         settings = {**self._base, **settings_of(choices)}
-        return Guarded(strict, self.verdict(as_it_is or label, settings, "bfloat16"))
+        return Guarded(strict, self.verdict(f"{label} as it is", settings, "bfloat16"))
 
     def verdict(self, label: str, settings: Settings, rounding: Rounding) -> Verdict:
         """Run the guard of `settings` and return its verdict.
@@ -347,7 +342,7 @@ class Guards:
         if found.broken and not self._steady:
             rate = self._site.job.config.learning_rate
             nudged = None if rate is None else rate * (1 + NUDGE)
-            control = {**self._exact, "learning_rate": nudged}
+            control = {**self._base, "learning_rate": nudged}
             moved = self._verdict(f"{label}, control", control, "float32")
             if moved.broken:
                 why = f"a learning rate larger by a millionth changes it: {moved.words}"
@@ -376,7 +371,7 @@ class Guards:
     def _unsteady(self, why: str) -> RunFailed:
         rate = self._site.job.config.learning_rate
         hint = f"use a learning_rate below {rate:g}" if rate else None
-        message = f"{self._who} does not train steadily: {why}; no guard can judge it"
+        message = f"the baseline level does not train steadily: {why}; no guard can judge it"
         return RunFailed(message, "failed", hint)
 
 

@@ -1,4 +1,4 @@
-"""A ladder or an advice as text, Markdown, JSON and HTML page, and in a notebook."""
+"""A ladder as text, Markdown, JSON and HTML page, and in a notebook."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from canary.ladder.climb import tried_words
 from canary.ladder.guard import Guarded
-from canary.ladder.results import Advice, Advised, Found, Ladder, LevelFound, damaged, load_result
-from canary.ladder.switches import Settings, settings_words
+from canary.ladder.results import Ladder, LevelFound, damaged, load_result
+from canary.ladder.switches import settings_words
 from canary.ladder.timing import Figures, SpeedUp
 from canary.record import jsonio
 from canary.report.inline import Inline
@@ -28,11 +26,10 @@ if TYPE_CHECKING:
 DOCUMENT_VERSION = 1
 SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory", "GIL")
 """Headings of figures."""
-OF_LADDER = ("level", *SHOWN, "speed-up", "step up", "guard")
-OF_ADVICE = ("switch", "settings", "gain", "guard", "advised")
+HEADINGS = ("level", *SHOWN, "speed-up", "step up", "guard")
 LEAST = ("GIL", "CPU (% of one core)", "GPU", "memory", "tokens/s")
 """Columns that a narrow terminal drops, in this order."""
-INLINE = ("level", "samples/s", "step", "memory", "speed-up", *OF_ADVICE)
+INLINE = ("level", "samples/s", "step", "memory", "speed-up", "guard")
 """Columns in a notebook."""
 INTERVALS = "In brackets: 95% intervals."
 Cells = tuple[str, ...]
@@ -42,24 +39,19 @@ Speeds = tuple[tuple[str, SpeedUp, str], ...]
 
 @dataclass(frozen=True)
 class Report:
-    """A ladder or an advice in words, for all its forms."""
+    """A ladder in words, for all its forms."""
 
     title: str
     place: str
     answer: str
-    table: str
-    headings: Cells
     rows: tuple[Cells, ...]
+    """Below `HEADINGS`."""
     more: str
     """A line below the table."""
-    yaml: str
-    """The lines to paste; empty if nothing is recommended."""
     sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     """Their titles, and lines of a label and a text."""
     notes: tuple[str, ...]
     folder: str
-    chart: str
-    """Its title."""
     speeds: Speeds
 
     @property
@@ -68,12 +60,7 @@ class Report:
         return INTERVALS if any("x [" in cell for row in self.rows for cell in row) else ""
 
 
-def report_of(found: Found) -> Report:
-    """Put a ladder or an advice into words."""
-    return _of_ladder(found) if isinstance(found, Ladder) else _of_advice(found)
-
-
-def result_text(found: Found, form: str, width: int | None = None) -> str:
+def result_text(found: Ladder, form: str, width: int | None = None) -> str:
     """Render a result as `text`, `markdown` or `json`. Lines of text fit `width`.
 
     Raises:
@@ -84,21 +71,21 @@ def result_text(found: Found, form: str, width: int | None = None) -> str:
         return jsonio.dumps(_document(found), indent=1) + "\n"
     report = report_of(found)
     if form == "markdown":
-        return tidy(environment().get_template("ladder.md.jinja").render(view=report))
-    table = figures(report.headings, report.rows, width, LEAST)
+        template = environment().get_template("ladder.md.jinja")
+        return tidy(template.render(view=report, headings=HEADINGS))
+    table = figures(HEADINGS, report.rows, width, LEAST)
     text = environment().get_template("ladder.txt.jinja").render(view=report, table=table)
     return wrapped(tidy(text), width)
 
 
-def leave(found: Found) -> str:
+def leave(found: Ladder) -> str:
     """Write a result into its folder in all forms. Return a line about its page.
 
     Raises:
         MachineError: the files cannot be written.
     """
-    name = "ladder" if isinstance(found, Ladder) else "advice"
     for form, suffix in zip(FORMATS, ("txt", "md", "json"), strict=True):
-        write_text(found.folder / f"{name}.{suffix}", result_text(found, form))
+        write_text(found.folder / f"ladder.{suffix}", result_text(found, form))
     return leave_page(found.folder, lambda path: write_text(path, result_page(found)))
 
 
@@ -127,7 +114,7 @@ def write_result(folder: Path, path: Path) -> None:
     write_text(path, text)
 
 
-def result_page(found: Found) -> str:
+def result_page(found: Ladder) -> str:
     """Return the HTML page of a result. Needs the extra `report`."""
     from canary.report.page import Page, page_text
 
@@ -137,11 +124,11 @@ def result_page(found: Found) -> str:
         title=report.title,
         first_line=f"{report.title}: {report.answer}",
         subtitle=report.place,
-        table=report.table,
-        headings=report.headings,
+        table="Levels",
+        headings=HEADINGS,
         checks=report.rows,
         legend=INTERVALS,
-        choices=tuple(_choices(found)) if isinstance(found, Ladder) else (),
+        choices=tuple(_choices(found)),
         notes=(*filter(None, (report.more,)), *report.notes, *lines),
     )
     return page_text(page, _charts(report))
@@ -159,17 +146,16 @@ def _choices(ladder: Ladder) -> Iterator[Choice]:
             yield Choice(one.level, headings, tuple(zip(*columns, strict=True)))
 
 
-def inline(found: Found) -> Inline:
+def inline(found: Ladder) -> Inline:
     """Return what a notebook shows of a result."""
     report = report_of(found)
-    places = [place for place, name in enumerate(report.headings) if name in INLINE]
-    levels = found.levels if isinstance(found, Ladder) else ()
-    on = [(one.level.capitalize(), ", ".join(one.switched)) for one in levels if one.switched]
+    places = [place for place, name in enumerate(HEADINGS) if name in INLINE]
+    on = [(one.level.capitalize(), ", ".join(one.switched)) for one in found.levels if one.switched]
     switched = "; ".join(f"{level} switches on {names}" for level, names in on)
     return Inline(
         title=report.title,
         line=report.answer,
-        headings=tuple(report.headings[place] for place in places),
+        headings=tuple(HEADINGS[place] for place in places),
         rows=tuple(tuple(row[place] for place in places) for row in report.rows),
         more=". ".join((*filter(None, (switched,)), *report.notes)),
         charts=_charts(report) if can_draw() else (),
@@ -183,29 +169,24 @@ def _charts(report: Report) -> tuple[Chart, ...]:
         Speed(name, one.ratio, one.low, one.high, guard)  # type: ignore[arg-type]
         for name, one, guard in report.speeds
     ]
-    return tuple(speed_up_charts(report.chart, report.answer, speeds))
+    return tuple(speed_up_charts("Speed-up of each level", report.answer, speeds))
 
 
-def _document(found: Found) -> dict[str, Any]:
+def _document(found: Ladder) -> dict[str, Any]:
     """Return the JSON report, with everything that was found."""
     report, plain = report_of(found), asdict(found) | {"folder": str(found.folder)}
-    if isinstance(found, Ladder):
-        for shown, level in zip(plain["levels"], found.levels, strict=True):
-            shown["unsafe"] = level.unsafe
-            for entry, tried in zip(shown["tried"], level.tried, strict=True):
-                entry["words"] = tried_words(tried)
-    else:
-        plain["yaml"] = report.yaml
+    for shown, level in zip(plain["levels"], found.levels, strict=True):
+        shown["unsafe"] = level.unsafe
+        for entry, tried in zip(shown["tried"], level.tried, strict=True):
+            entry["words"] = tried_words(tried)
     first = {"schema_version": DOCUMENT_VERSION, "passed": found.passed, "answer": report.answer}
     return first | plain
 
 
-def _place(found: Found) -> str:
-    rounds = f"{found.rounds} round{'' if found.rounds == 1 else 's'}"
-    return f"{found.machine.words}; {rounds}, each launch in a separate process; {found.created}"
-
-
-def _of_ladder(ladder: Ladder) -> Report:
+def report_of(ladder: Ladder) -> Report:
+    """Put a ladder into words."""
+    rounds = f"{ladder.rounds} round{'' if ladder.rounds == 1 else 's'}"
+    place = f"{ladder.machine.words}; {rounds}, each launch in a separate process; {ladder.created}"
     trl, (baseline, *above) = ladder.trl, ladder.levels
     speeds: list[tuple[str, SpeedUp, str]] = [
         (baseline.level, SpeedUp(1.0, None, None, ladder.rounds), "reference")
@@ -228,20 +209,16 @@ def _of_ladder(ladder: Ladder) -> Report:
         speeds.append(("trl's defaults", trl.over_baseline, "reference"))
     return Report(
         title=f"Ladder of {ladder.headline}",
-        place=_place(ladder),
+        place=place,
         answer=_answer(ladder),
-        table="Levels",
-        headings=OF_LADDER,
         rows=tuple(rows),
         more=_trl_words(ladder),
-        yaml="",
         sections=tuple(
             (level.level, tuple(_lines(level, below, ladder.levels)))
             for level, below in zip(above, ladder.levels, strict=False)
         ),
         notes=ladder.notes,
         folder=str(ladder.folder),
-        chart="Speed-up of each level",
         speeds=tuple(speeds),
     )
 
@@ -352,71 +329,3 @@ def _guard_lines(guarded: Guarded) -> list[tuple[str, str]]:
         none = "no switch of this level breaks the guard alone"
         lines.append(("cause", ", ".join(guarded.blamed) or none))
     return lines
-
-
-def _of_advice(advice: Advice) -> Report:
-    def is_advised(one: Advised) -> bool:
-        return one.worth_it and one.settings.items() <= advice.settings.items()
-
-    def why(one: Advised) -> str:
-        return one.problem if one.guard is None or one.guard.holds else one.guard.words
-
-    advised = {one.switch for one in advice.candidates if is_advised(one)}
-    sections = (
-        ("UNSAFE or not run", [(one.switch, why(one)) for one in advice.candidates if one.problem]),
-        ("Skipped", [(one.switch, one.reason) for one in advice.skipped]),
-    )
-    base = None if advice.base is None else advice.base.samples_per_s
-    return Report(
-        title=f"Advice for {advice.headline}",
-        place=_place(advice),
-        answer=_advice_answer(advice, len(advised)),
-        table="Switches",
-        headings=OF_ADVICE,
-        rows=tuple(
-            (
-                one.switch,
-                settings_words(one.settings),
-                speed_words(one.gain),
-                "-" if one.guard is None else one.guard.state,
-                "yes" if is_advised(one) else "no",
-            )
-            for one in advice.candidates
-        ),
-        more="" if base is None else f"Your config: {significant(base, 3)} samples/s.",
-        yaml=yaml_lines(advice.settings),
-        sections=tuple((title, tuple(lines)) for title, lines in sections if lines),
-        notes=advice.notes,
-        folder=str(advice.folder),
-        chart="Gain of each switch alone",
-        speeds=tuple(
-            (one.label, one.gain, one.guard.state)
-            for one in advice.candidates
-            if one.gain and one.guard
-        ),
-    )
-
-
-def _advice_answer(advice: Advice, count: int) -> str:
-    """Return the first line: how much there is to gain. `count`: of switches that are advised."""
-    if not count:
-        return "No switch makes this config faster for sure."
-    paying = "1 switch pays" if count == 1 else f"{count} switches pay"
-    together = advice.together
-    if together is None:
-        return f"{paying}."
-    if together.gain is None:
-        return f"{paying} alone; together they did not run: {together.problem}."
-    if (guard := together.guard) is not None and not guard.holds:
-        unsafe = "UNSAFE " if guard.ran else ""
-        return f"{paying} alone; {unsafe}together{':' if guard.ran else ''} {guard.words}."
-    return f"{paying}, together {speed_words(together.gain)}."
-
-
-def yaml_lines(settings: Settings) -> str:
-    """Write settings by dotted key as lines of a config."""
-    tree: dict[str, Any] = {}
-    for key, value in settings.items():
-        section, _, name = key.rpartition(".")
-        (tree.setdefault(section, {}) if section else tree)[name] = value
-    return yaml.safe_dump(tree, sort_keys=False) if tree else ""

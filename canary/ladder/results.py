@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from canary.errors import InputError, RecordError
-from canary.ladder.guard import Guarded, Verdict
+from canary.ladder.guard import Guarded
 from canary.ladder.machine import Machine
 from canary.ladder.site import FinishedRun
 from canary.ladder.switches import Level, Settings
 from canary.ladder.timing import Figures, SpeedUp
 from canary.record.folder import read_document
+
+FILE = "ladder.json"
+"""File of a ladder's folder that holds the result."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,9 @@ class TrlFound:
     """Why it was not timed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a ladder and an advice have in common."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Ladder:
+    """The result of `canary ladder`."""
 
     name: str
     headline: str
@@ -110,26 +113,19 @@ class Result:
     notes: tuple[str, ...] = ()
     launches: tuple[FinishedRun, ...] = ()
     """All launches, in order."""
+    levels: tuple[LevelFound, ...]
+    trl: TrlFound
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         from canary.ladder.report import inline
 
-        return inline(self)._repr_html_()  # type: ignore[arg-type]
+        return inline(self)._repr_html_()
 
     def __repr__(self) -> str:
         from canary.ladder.report import report_of
 
-        answer = report_of(self).answer  # type: ignore[arg-type]
-        return f"{type(self).__name__}({self.headline!r}, {answer!r})"
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Ladder(Result):
-    """The result of `canary ladder`."""
-
-    levels: tuple[LevelFound, ...]
-    trl: TrlFound
+        return f"Ladder({self.headline!r}, {report_of(self).answer!r})"
 
     @property
     def top(self) -> LevelFound | None:
@@ -146,68 +142,20 @@ class Ladder(Result):
         return not any(one.unsafe or one.unguarded or one.problem for one in self.levels)
 
 
-@dataclass(frozen=True)
-class Advised:
-    """One choice of a switch, alone on top of the user's config."""
-
-    switch: str
-    label: str
-    """Unique, if the switch has several choices."""
-    settings: Settings
-    gain: SpeedUp | None = None
-    guard: Verdict | None = None
-    problem: str = ""
-
-    @property
-    def worth_it(self) -> bool:
-        """Whether it is faster for sure and leaves learning unchanged."""
-        safe = not self.problem and self.guard is not None and self.guard.holds
-        return self.gain is not None and self.gain.sure and safe
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Advice(Result):
-    """The result of `--advise`: what to put into the user's config."""
-
-    candidates: tuple[Advised, ...]
-    """Sorted by gain, largest first; switches without a gain come last."""
-    skipped: tuple[Skipped, ...]
-    settings: Settings = field(default_factory=dict)
-    """The best choice of each switch that is worth it."""
-    together: Advised | None = None
-    """All of these settings together."""
-    base: Figures | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether the guard of all recommended settings together holds."""
-        return self.together is None or self.together.guard is None or self.together.guard.holds
-
-
-Found = Ladder | Advice
-RESULTS: dict[str, type[Found]] = {"ladder.json": Ladder, "advice.json": Advice}
-"""Files of a ladder's folder, and of an advice's, that hold the result."""
-
-
-def result_of(folder: Path) -> Path | None:
-    """Return the file with the result of a ladder or an advice; None without one."""
-    return next((file for name in RESULTS if (file := folder / name).is_file()), None)
-
-
-def load_result(folder: Path | str) -> Found:
+def load_result(folder: Path | str) -> Ladder:
     """Return what `canary ladder` left in a folder.
 
     Raises:
         InputError: the folder has no result.
         RecordError: it cannot be read.
     """
-    file = result_of(Path(folder))
-    if file is None:
+    file = Path(folder) / FILE
+    if not file.is_file():
         hint = "name a folder such as canary_output/ladder-DATE-TIME"
         raise InputError(f"{folder} has no result of canary ladder", hint)
     document = read_document(file, "ladder", "run canary ladder again")
     try:
-        return TypeAdapter[Found](RESULTS[file.name]).validate_python(document)
+        return TypeAdapter(Ladder).validate_python(document)
     except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise damaged(file) from error
 

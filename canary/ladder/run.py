@@ -1,4 +1,4 @@
-"""`canary ladder`: time one job at every level of speed switches, or advise on its config."""
+"""`canary ladder`: time one job at every level of speed switches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from canary.campaign.side import claimed
 from canary.config.load import load_config
 from canary.config.schema import TRAINING_TYPES
 from canary.errors import RunFailed, UsageError
-from canary.ladder.advise import advice_at
 from canary.ladder.climb import Climber
 from canary.ladder.machine import this_machine
 from canary.ladder.report import leave_unfinished
-from canary.ladder.results import Found, Ladder, LevelFound, TrlFound
+from canary.ladder.results import Ladder, LevelFound, TrlFound
 from canary.ladder.site import Site
 from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch
 from canary.ladder.timing import (
@@ -33,8 +32,6 @@ from canary.runner.display.figures import headline
 from canary.runner.warm import warm_starts
 
 TRL = "trl's defaults"
-FEWEST_ROUNDS = 2
-"""An interval needs two."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,6 @@ class LadderRequest:
     rounds: int = 3
     settings: tuple[str, ...] = ()
     output_dir: Path | None = None
-    advise: bool = False
 
     def wanted(self) -> tuple[Level, ...]:
         """Return the levels in order.
@@ -57,15 +53,6 @@ class LadderRequest:
         """
         if self.rounds < 1:
             raise UsageError(f"--rounds must be 1 or more, got {self.rounds}")
-        if self.advise and self.levels is not None:
-            message = "--levels and --advise exclude each other"
-            raise UsageError(message, "--advise tries every switch")
-        if self.advise and self.rounds < FEWEST_ROUNDS:
-            raise UsageError(
-                f"--advise --rounds {self.rounds} cannot recommend anything: "
-                f"a sure gain needs an interval, and an interval needs {FEWEST_ROUNDS} rounds",
-                "--rounds 3",
-            )
         names = [name.strip() for name in (self.levels or "").split(",") if name.strip()]
         for name in names:
             if name not in LEVELS:
@@ -78,18 +65,18 @@ class LadderRequest:
 @warm_starts()
 def run(
     request: LadderRequest, say: Callable[[str], None], known: Sequence[Switch] = SWITCHES
-) -> Found:
-    """Time each level of a config in rounds; with `advise`, each switch alone.
+) -> Ladder:
+    """Time each level of a config in rounds.
 
     Raises:
         UsageError: the request or config is invalid, or the ladder cannot change its speed.
-        RunFailed: the baseline, or the config itself, does not run; or Ctrl-C.
+        RunFailed: the baseline does not run; or Ctrl-C.
         MachineError: the folder cannot be made.
     """
     wanted = request.wanted()
     site = _prepared(request, say, known)
     try:
-        return advice_at(site) if request.advise else ladder_at(site, wanted, leave_unfinished)
+        return ladder_at(site, wanted, leave_unfinished)
     except KeyboardInterrupt as stop:
         some = any(site.folder.iterdir())
         kept = f"records so far: {site.folder}" if some else "no records yet"
@@ -111,12 +98,11 @@ def _prepared(request: LadderRequest, say: Callable[[str], None], known: Sequenc
             f"levels are timed on completions of equal length, but {refused}",
             "remove it from trainer_args",
         )
-    if not request.advise and (refused := job.refusal(job.baseline)):
+    if refused := job.refusal(job.baseline):
         raise UsageError(f"this config has no baseline level: {refused}")
     now = datetime.now(UTC)
     base = request.output_dir or Path(config.output_dir)
-    kind = "advise" if request.advise else "ladder"
-    folder = (base / f"{kind}-{now:%Y%m%d-%H%M%S}").absolute()
+    folder = (base / f"ladder-{now:%Y%m%d-%H%M%S}").absolute()
     claimed(folder)
     say(f"{headline(config)}; {job.machine.words}")
     say(f"records: {folder}")

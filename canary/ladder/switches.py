@@ -172,15 +172,6 @@ SET_BY: Mapping[str, Sequence[str]] = {
     "speed.decode": (*SAID_TWICE["decode"], *SAID_TWICE["kv_cache"]),
 }
 """Arguments in `trainer_args` by the config key that they set."""
-BY_DEFAULT: Mapping[str, Any] = {
-    "speed.advantages": "vectorised",
-    "speed.logprobs": "completion",
-    "speed.shared_forward": True,
-    "speed.kv_cache": True,
-    "speed.rollout_batch": "whole",
-    "attn_implementation": "sdpa",
-}
-"""Values that null keys mean. A model without SDPA cannot be switched to SDPA either."""
 
 
 @dataclass(frozen=True)
@@ -242,17 +233,6 @@ class Job:
             return error.message
         return ""
 
-    def in_force(self, settings: Settings) -> str:
-        """Return why settings would not change the config; empty if they would."""
-        by_default = {**BY_DEFAULT, "speed.pin_memory": True if self.machine.gpus else None}
-        now = {key: _value(self.config, key) for key in settings}
-        if now == dict(settings):
-            return "already in the config"
-        active = {
-            key: by_default.get(key) if value is None else value for key, value in now.items()
-        }
-        return "on by default" if active == dict(settings) else ""
-
 
 def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
     """Return the config with values by dotted key, without checking them."""
@@ -264,13 +244,6 @@ def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
         elif isinstance(current := plain.get(section, getattr(config, section)), BaseModel):
             plain[section] = current.model_copy(update={name: value})
     return config.model_copy(update=plain)
-
-
-def _value(config: CanaryConfig, key: str) -> Any:
-    found: Any = config
-    for part in key.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def value_words(value: Any) -> str:

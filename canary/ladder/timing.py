@@ -39,11 +39,6 @@ class SpeedUp:
         """Whether the interval includes 1, so that neither a gain nor a loss is sure."""
         return self.low is not None and self.high is not None and self.low <= 1 <= self.high
 
-    @property
-    def sure(self) -> bool:
-        """Whether the interval lies above 1, so that the gain is sure."""
-        return self.low is not None and self.low > 1
-
 
 def speed_up(faster: Sequence[float], slower: Sequence[float]) -> SpeedUp:
     """Return the ratio of two arms' speeds, paired by round; all are above 0."""
@@ -91,7 +86,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 @dataclass
 class Arm:
-    """One thing to time once per round: a level, trl's defaults, or a switch."""
+    """One thing to time once per round: a level or trl's defaults."""
 
     label: str
     start: Callable[[], LaunchResult]

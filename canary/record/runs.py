@@ -17,7 +17,7 @@ from canary.record.types import Owner, RunRecord
 METRICS = "metrics.json"
 LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
 RUN_ID = re.compile(r"\d{8}-\d{6}-.+")
-CAMPAIGN = re.compile(r"(?:ab|bisect|check|demo|ladder|advise|matrix)-\d{8}-\d{6}.*")
+CAMPAIGN = re.compile(r"(?:ab|bisect|check|demo|ladder|matrix)-\d{8}-\d{6}.*")
 """Folders of `ab`, `bisect`, `check`, `demo`, `ladder` and `matrix`, which hold several runs."""
 OWNER = "owner.json"
 """In a campaign's folder: the process that fills it."""

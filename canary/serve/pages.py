@@ -12,7 +12,7 @@ from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, compared_records
 from canary.errors import InputError
 from canary.ladder.report import result_page
-from canary.ladder.results import load_result, result_of
+from canary.ladder.results import FILE, load_result
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
 from canary.record.strangers import seen_record, stamp
@@ -66,7 +66,7 @@ class Site:
         groups = (
             (
                 name or "Runs",
-                f"/ladder/{quote(name)}" if name and result_of(self.root / name) else "",
+                f"/ladder/{quote(name)}" if name and (self.root / name / FILE).is_file() else "",
                 tuple(line for line in lines if line.place.campaign == name),
             )
             for name in ("", *campaigns)
@@ -87,7 +87,7 @@ class Site:
             RecordError: its result cannot be read.
         """
         lines = [line for line in self.listing.lines() if line.place.campaign == name]
-        if not lines or result_of(self.root / name) is None:
+        if not lines or not (self.root / name / FILE).is_file():
             raise NoSuchPage(f"no ladder {name!r}", "its result comes with the first round")
         text = with_way_back(result_page(load_result(self.root / name)))
         if any(line.status == "running" for line in lines):

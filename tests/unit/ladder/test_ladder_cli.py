@@ -12,9 +12,9 @@ import pytest
 
 from canary.cli import main
 from canary.errors import RunFailed
-from canary.ladder import advise, run
+from canary.ladder import run
 from canary.ladder.report import leave_unfinished, result_page
-from canary.ladder.results import Advice, Ladder, load_result
+from canary.ladder.results import Ladder, load_result
 from canary.ladder.switches import LEVELS
 from tests.unit.laddering import Workshop, config_of, site
 from tests.unit.pages.making import Read
@@ -34,8 +34,8 @@ def made(folder: Path, launch: Workshop | None = None) -> Ladder:
     return run.ladder_at(place, LEVELS)
 
 
-def answered(monkeypatch: pytest.MonkeyPatch, answer: Ladder | Advice | Exception) -> None:
-    def answers(*_: object) -> Ladder | Advice:
+def answered(monkeypatch: pytest.MonkeyPatch, answer: Ladder | Exception) -> None:
+    def answers(*_: object) -> Ladder:
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -134,8 +134,6 @@ def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
         (["--format", "html"], "unknown format 'html'"),
         (["--levels", "fast"], "unknown level 'fast'"),
         (["--rounds", "0"], "--rounds must be 1 or more, got 0"),
-        (["--advise", "--rounds", "1"], "--advise --rounds 1 cannot recommend anything"),
-        (["--advise", "--levels", "basic"], "--levels and --advise exclude each other"),
         (["no.yaml"], "no config at no.yaml"),
         (["--set", "training_type=exec", "--set", "command=[a]"], "not used by training_type exec"),
     ],
@@ -147,22 +145,11 @@ def test_wrong_usage_ends_with_2_before_anything_runs(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [[], ["--advise"]])
 def test_completions_that_cannot_be_of_one_length_are_refused_at_once(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "grpo.yaml"
     file.write_text("training_type: grpo\ntrainer_args: {use_vllm: true}\n")
-    assert ended(str(file), *words) == 2
+    assert ended(str(file)) == 2
     said = capsys.readouterr().err
     assert "equal length, but fixed_length is for the model's generate, not for vLLM" in said
-
-
-def test_an_advice_is_printed_with_the_lines_to_paste(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = config_of("ppo", speed={"kv_cache": False})
-    answered(monkeypatch, advise.advice_at(site(config, Workshop(FAST), folder=tmp_path)))
-    assert ended("--advise", "--format", "markdown") == 0
-    assert "speed:\n  kv_cache: true\n" in capsys.readouterr().out
-    assert (tmp_path / "advice.json").exists()

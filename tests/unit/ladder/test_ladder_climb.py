@@ -224,13 +224,12 @@ def test_an_interval_is_student_s_over_the_rounds() -> None:
     )
     assert found.low == pytest.approx(math.exp(low))
     assert found.high == pytest.approx(math.exp(high))
-    assert found.sure
+    assert not found.open
 
 
-def test_one_round_has_no_interval_and_is_sure_of_nothing() -> None:
+def test_one_round_has_no_interval() -> None:
     found = speed_up([4.0], [1.0])
     assert (found.ratio, found.low, found.high) == (4.0, None, None)
-    assert not found.sure
 
 
 def test_the_bottleneck_is_the_named_one_or_the_longest_phase() -> None:

@@ -1,4 +1,4 @@
-"""What a notebook shows of a ladder and of an advice, as their folders keep them."""
+"""What a notebook shows of a ladder, as its folder keeps it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from canary.errors import InputError, RecordError
 from canary.ladder.report import report_of, result_text
-from canary.ladder.results import Advice, Ladder, load_result
-from tests.unit.ladder.test_ladder_view import advice, ladder
+from canary.ladder.results import Ladder, load_result
+from tests.unit.ladder.test_ladder_view import ladder
 
 
 def test_a_ladder_shows_its_answer_its_levels_and_a_chart(tmp_path: Path) -> None:
@@ -22,17 +22,6 @@ def test_a_ladder_shows_its_answer_its_levels_and_a_chart(tmp_path: Path) -> Non
     assert "UNSAFE" in shown
     assert shown.count("<svg") == 1
     assert repr(found) == f"Ladder({found.headline!r}, {report_of(found).answer!r})"
-
-
-def test_an_advice_shows_each_switch_and_a_chart(tmp_path: Path) -> None:
-    (tmp_path / "advice.json").write_text(result_text(advice(), "json"))
-    found = load_result(str(tmp_path))
-    assert isinstance(found, Advice)
-    shown = found._repr_html_()
-    assert all(one.switch in shown for one in found.candidates)
-    assert "advised" in shown
-    assert len(repr(found)) < 300
-    assert shown.count("<svg") == 1
 
 
 def test_a_folder_without_a_result_is_told(tmp_path: Path) -> None:

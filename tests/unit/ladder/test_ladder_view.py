@@ -1,4 +1,4 @@
-"""What a ladder and an advice look like, held by golden files.
+"""What a ladder looks like, held by golden files.
 
 After a wanted change: `UPDATE_GOLDEN=1 python -m pytest tests/unit/ladder/test_ladder_view.py`,
 then read the difference that git shows.
@@ -11,11 +11,9 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml
 
-from canary.ladder.advise import advice_at
 from canary.ladder.report import result_text
-from canary.ladder.results import Advice, Ladder
+from canary.ladder.results import Ladder
 from canary.ladder.run import ladder_at
 from canary.ladder.switches import LEVELS, SWITCHES, Switch
 from tests.unit.laddering import Workshop, config_of, site
@@ -44,13 +42,6 @@ def ladder() -> Ladder:
     return ladder_at(site(config_of("ppo"), launch, rounds=3, known=known), LEVELS)
 
 
-def advice() -> Advice:
-    """Two switches pay, one is unsafe."""
-    launch = Workshop(LAUNCH, learns={("ppo.init_kl_coef", 0.0): 0.01}, drift=0.999)
-    config = config_of("ppo", speed={"kv_cache": False, "rollout_batch": "micro"})
-    return advice_at(site(config, launch, rounds=3, known=(*SWITCHES, PLANTED)))
-
-
 def held(name: str, text: str) -> None:
     """The text against its golden file."""
     path = GOLDEN / name
@@ -64,18 +55,12 @@ def test_a_ladder_looks_as_agreed(form: str, suffix: str) -> None:
     held(f"ladder.{suffix}", result_text(ladder(), form))
 
 
-@pytest.mark.parametrize(("form", "suffix"), [("text", "txt"), ("markdown", "md")])
-def test_an_advice_looks_as_agreed(form: str, suffix: str) -> None:
-    held(f"advice.{suffix}", result_text(advice(), form))
-
-
 @pytest.mark.parametrize("width", [80])
-def test_on_a_terminal_no_line_of_a_ladder_or_an_advice_is_wider_than_it(width: int) -> None:
-    shown = result_text(ladder(), "text", width), result_text(advice(), "text", width)
-    assert max(len(line) for text in shown for line in text.splitlines()) <= width
-    assert "3.86x [3.83, 3.89]" in shown[0]
-    assert "UNSAFE" in shown[0]
-    assert "2.00x [1.99, 2.01]" in shown[1], "a gain is whole"
+def test_on_a_terminal_no_line_of_a_ladder_is_wider_than_it(width: int) -> None:
+    shown = result_text(ladder(), "text", width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "3.86x [3.83, 3.89]" in shown
+    assert "UNSAFE" in shown
 
 
 def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
@@ -94,13 +79,3 @@ def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
     assert all(one["run_id"] for one in timed)
     trials = {one["label"] for one in found["launches"] if one["kind"] == "trial"}
     assert {"advanced, bfloat16", "advanced, micro-batch 2 4"} <= trials
-
-
-def test_the_document_of_an_advice_has_the_lines_to_paste() -> None:
-    found = json.loads(result_text(advice(), "json"))
-    assert yaml.safe_load(found["yaml"]) == {
-        "speed": {"kv_cache": True, "rollout_batch": "whole", "prefetch": 4},
-        "batch_size": 8,
-        "gradient_accumulation_steps": 1,
-        "num_workers": 2,
-    }

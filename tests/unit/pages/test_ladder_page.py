@@ -1,4 +1,4 @@
-"""The page of a ladder and of an advice: each speed-up with its interval and guard."""
+"""The page of a ladder: each speed-up with its interval and guard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from canary.ladder.report import report_of, result_page
 from canary.report.charts.speedups import Speed, speed_up_charts
-from tests.unit.ladder.test_ladder_view import advice, ladder
+from tests.unit.ladder.test_ladder_view import ladder
 from tests.unit.pages.making import Read, numbers
 
 
@@ -25,17 +25,6 @@ def test_a_ladder_shows_every_level_with_its_interval_and_guard() -> None:
         )
         assert (row[4] == "UNSAFE") is level.unsafe
     assert "UNSAFE" in {row[4] for row in rows}
-
-
-def test_an_advice_shows_every_switch_alone() -> None:
-    found = advice()
-    rows = numbers(result_page(found), "speedups")["rows"]
-    timed = [one for one in found.candidates if one.gain is not None]
-    assert len(rows) == len(timed) > 3
-    assert {row[4] for row in rows} <= {"holds", "UNSAFE", "not run"}
-    names = [row[0] for row in rows]
-    assert len(set(names)) == len(names), "each choice of a switch has a name of its own"
-    assert any(name.startswith("micro-batch 2") for name in names)
 
 
 def test_a_wide_interval_does_not_hide_the_others() -> None:

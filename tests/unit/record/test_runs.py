@@ -155,7 +155,7 @@ def test_a_pipe_in_place_of_a_record_is_an_unreadable_run(output: Path) -> None:
 def test_clean_takes_a_ladder_as_one_campaign(output: Path) -> None:
     ladder = output / "ladder-20261115-070000"
     add(ladder, "20261115-070001-sft.round1-basic-dd44")
-    going = output / "advise-20261101-070000"
+    going = output / "ladder-20261101-070000"
     add(going, "20261101-070001-sft.trial-x-dd44", status="running", owner=this_process())
     removed = clean(output, 0)
     assert ladder in removed
