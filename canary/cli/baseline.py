@@ -180,7 +180,7 @@ def history(
     ] = None,
     remote: RemoteName = None,
     branch: Branch = BRANCH,
-    canary: Annotated[str | None, typer.Option("--canary", help="Only this canary.")] = None,
+    canary: Canary = None,
     form: Form = "text",
     output: Output = None,
     verbose: Verbose = False,

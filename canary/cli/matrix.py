@@ -28,7 +28,7 @@ def matrix(
     verbose: Verbose = False,
 ) -> None:
     """Run many canaries, each compared with its own history."""
-    from canary.matrix.answer import answer_of, answer_text, left_page, write_answer
+    from canary.matrix.answer import answer_of, answer_text, write_answer
     from canary.matrix.progress import View
     from canary.matrix.run import foreseen, load, plan_lines, run
     from canary.report.lines import terminal_width
@@ -51,7 +51,6 @@ def matrix(
     answer = answer_of(entries, loaded.document.name)
     if not only:
         write_answer(answer, loaded.folder)
-        say(left_page(loaded.folder, loaded.history))
     width = terminal_width(sys.stdout)
     typer.echo(answer_text(answer, form, loaded.folder, width), nl=False)
     raise typer.Exit(answer.exit_code)

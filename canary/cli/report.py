@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from canary.cli.baseline import history_at
+from canary.cli.baseline import Canary, history_at
 from canary.cli.compare import Baseline, Repository
 from canary.cli.options import (
     BRANCH,
@@ -27,18 +26,14 @@ def report(
         list[Path] | None,
         typer.Argument(
             metavar="RUN [BASELINE...]",
-            help="A run and what to compare it with; a folder of a comparison, check or matrix; a "
-            "history.",
+            help="A run and what to compare it with; a folder of a comparison or check; a history.",
             parser=run_path,
         ),
     ] = None,
     baseline: Baseline = None,
     remote: RemoteName = None,
     branch: Branch = BRANCH,
-    canary: Annotated[
-        str | None,
-        typer.Option("--canary", help="Only this canary of a history, or cell of a matrix."),
-    ] = None,
+    canary: Canary = None,
     tier: Tier = None,
     threshold_file: ThresholdFile = None,
     noise: Noise = None,
@@ -59,8 +54,6 @@ def report(
     from canary.errors import UsageError
     from canary.ladder.report import write_result
     from canary.ladder.results import FILE as LADDER
-    from canary.matrix.answer import FILE
-    from canary.matrix.running import CELLS
     from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
@@ -72,9 +65,6 @@ def report(
         path = output or (first or Path()) / REPORT
         with history_at(first, remote, branch) as (root, shown):
             write_history(root, shown, path, canary)
-    elif (first / FILE).is_file() or (first / CELLS).is_dir():
-        path = output or (first if canary is None else first / CELLS / canary) / REPORT
-        _matrix(first, path, canary, against)
     elif not against and (first / LADDER).is_file():
         path = output or first / REPORT
         write_result(first, path)
@@ -85,19 +75,3 @@ def report(
     typer.echo(f"wrote {path}")
     if open_:
         typer.launch(str(path.absolute()))
-
-
-def _matrix(folder: Path, path: Path, cell: str | None, against: Sequence[Path]) -> None:
-    """Write the page of a matrix, or of one of its cells."""
-    from canary.baseline.history import is_history
-    from canary.errors import UsageError
-    from canary.matrix.answer import FILE, write_page
-
-    if not (folder / FILE).is_file():
-        hint = f"run all its cells with -o {folder}"
-        raise UsageError(f"the matrix in {folder} has no answer yet", hint)
-    others = [one for one in against if not is_history(one)] or against[1:]
-    if others:
-        message = f"{others[0]} is no history, and {folder} is a matrix"
-        raise UsageError(message, "canary report MATRIX --baseline HISTORY")
-    write_page(folder, path, cell, next(iter(against), None))

@@ -72,8 +72,6 @@ class Outcome:
     """What the try took."""
     code: int | None = None
     """The exit code, if it is not that of the verdict."""
-    history: Path | None = None
-    """What a run was compared with."""
 
     @property
     def exit_code(self) -> int:
@@ -162,7 +160,7 @@ def _of_run(
     outcome, said = Outcome("pass", "completed", folder, seconds), ""
     if history is not None and is_history(history):
         found = compared_paths(Request((folder,), (history,), load=seen_record)).found
-        outcome = replace(of_comparison(found, folder, seconds), history=history)
+        outcome = of_comparison(found, folder, seconds)
     else:
         # Rules need no baseline.
         found = compare_to_baseline(record, (), history=True)

@@ -6,9 +6,8 @@ in this repository.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
@@ -46,31 +45,6 @@ class ShownChart:
 
 
 @dataclass(frozen=True)
-class TableRow:
-    """A row of a table; the first cell names it."""
-
-    cells: tuple[str, ...]
-    part: int = 0
-    """The number of the file's part about it, counted from 1; 0: none."""
-    state: str = ""
-    """Its class in the style sheet."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows under one title, each readable on a narrow screen too."""
-
-    title: str
-    state: str
-    """Its class in the style sheet."""
-    headings: tuple[str, ...]
-    rows: tuple[TableRow, ...]
-    legend: str = ""
-    scrolls: bool = False
-    """Whether its rows scroll, because what follows would be far away."""
-
-
-@dataclass(frozen=True)
 class Choice:
     """Two columns of figures behind a button."""
 
@@ -102,17 +76,8 @@ class Page:
     legend: str = ""
     choices: tuple[Choice, ...] = ()
     """Of them one is shown, the last one at first."""
-    tables: tuple[Table, ...] = ()
     alerts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
-    """Last lines of a log."""
-    part: str = ""
-    """What it is about, where its title is not shown."""
-    folded: bool = False
-    """Whether it opens on a click."""
-    uncharted: str = ""
-    """A sentence in place of the charts, if the file has no room for them."""
 
 
 Charted = tuple[Page, Iterable[Chart]]
@@ -124,21 +89,8 @@ def page_text(page: Page, charts: Sequence[Chart] = ()) -> str:
     return joined_text(page.title, ((page, charts),))
 
 
-def joined_text(
-    title: str,
-    parts: Sequence[Charted],
-    *,
-    listed: bool = True,
-    chart_bytes: float = math.inf,
-) -> str:
-    """Return several pages as one file.
-
-    Args:
-        title: of the file.
-        parts: the pages, in their order.
-        listed: whether a list of their first lines comes before them.
-        chart_bytes: where the charts are this large together, the following pages have none.
-    """
+def joined_text(title: str, parts: Sequence[Charted]) -> str:
+    """Return several pages as one file with a title. A list of their first lines comes first."""
     style, script = asset("report.css"), asset("report.js")
     policy = "; ".join(
         (
@@ -149,32 +101,23 @@ def joined_text(
             "form-action 'none'",
         )
     )
-    pages = tuple(_drawn(parts, chart_bytes))
+    pages = tuple(_drawn(parts))
     return filled(
         "report.html.jinja",
         title=title,
         pages=pages,
-        listed=listed and len(pages) > 1,
+        listed=len(pages) > 1,
         policy=policy,
         style=Markup(style),
         script=Markup(script),
     )
 
 
-def _drawn(
-    parts: Sequence[Charted], chart_bytes: float
-) -> Iterator[tuple[Page, tuple[ShownChart, ...], str]]:
+def _drawn(parts: Sequence[Charted]) -> Iterator[tuple[Page, tuple[ShownChart, ...], str]]:
     """Yield each page with its charts, and the prefix of its names in the file."""
-    room = chart_bytes
     for number, (page, charts) in enumerate(parts, start=1):
         prefix = f"part{number}-" if len(parts) > 1 else ""
-        drawn: tuple[ShownChart, ...] = ()
-        if room > 0:
-            page = replace(page, uncharted="")
-            drawn = tuple(shown_chart(chart, prefix) for chart in charts)
-            # Numbers are there twice: for scripts, and as a table.
-            room -= sum(len(chart.picture) + 3 * len(chart.json) for chart in drawn)
-        yield page, drawn, prefix
+        yield page, tuple(shown_chart(chart, prefix) for chart in charts), prefix
 
 
 def shown_chart(chart: Chart, prefix: str = "") -> ShownChart:

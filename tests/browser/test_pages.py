@@ -1,4 +1,4 @@
-"""Pages of a history and of a matrix in a browser: they fit the window, silently."""
+"""The page of a history in a browser: it fits the window, silently."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from canary.matrix.answer import write_page
 from tests.browser.opened import SCREENS, Opened
-from tests.unit.matrix.making import Made
 from tests.unit.pages.test_history_page import WORSE, drawn, made
 
 if TYPE_CHECKING:
@@ -49,15 +47,3 @@ def test_changes_of_a_history_are_labelled_inside_the_picture(show: Show, tmp_pa
     assert picture["x"] <= label["x"]
     assert label["x"] + label["width"] <= picture["x"] + picture["width"]
     assert picture["y"] <= label["y"]
-
-
-def test_a_link_of_a_matrix_opens_its_cell(show: Show, tmp_path: Path) -> None:
-    matrix = Made(tmp_path / "m")
-    matrix.end(f"failed-{'x' * 70}", "run", 4, f"{'y' * 999}\n")
-    matrix.check("asked")
-    write_page(matrix.left(), tmp_path / "report.html")
-    page, _ = show()
-    article = page.locator("#part3-top")
-    assert not article.is_visible(), "a cell that is ok is folded"
-    page.click("table.cells a >> text=asked")
-    article.wait_for(state="visible")
