@@ -21,7 +21,7 @@ from bench.simulated_runs import FAULTS, LABORATORIES, Series, faulty, healthy, 
 from canary.compare.checks import SPEED
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.config.metric_gates import gates_in
+from canary.config.load import gates_in
 from canary.record.curves import Source
 from canary.record.step_row import Row
 from canary.record.summary import summarise

@@ -28,7 +28,8 @@ from canary.compare.thresholds import (
     tier_thresholds,
 )
 from canary.compare.timing.noise import NoiseModel, load_noise
-from canary.config.metric_gates import MetricGate, gates_in
+from canary.config.load import gates_in
+from canary.config.metric_gates import MetricGate
 from canary.errors import ConfigError, EarlierRecord, InputError, RecordError, UsageError
 from canary.record.folder import NAME_A_RUN, load_record
 from canary.record.types import RunRecord

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from canary.config.metric_gates import MetricGate, gates_in
+from canary.config.load import gates_in
+from canary.config.metric_gates import MetricGate
 from canary.config.schema import CanaryConfig
 from canary.config.source import read_chain
 from canary.config.threshold_keys import (

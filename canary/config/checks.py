@@ -6,7 +6,6 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from canary.config.command_line import why_unwatched
 from canary.config.redaction import HIDDEN, missing_secret
 from canary.config.schema import CanaryConfig
 from canary.config.source import Origins
@@ -14,10 +13,21 @@ from canary.config.spans import look_steps
 from canary.config.trainers import EXEC_KEYS, OWN_KEYS, users_of
 from canary.errors import ConfigError
 
+Refuse = Callable[[str, str, str], None]
+"""Raises ConfigError for a key, with a message and a remedy."""
 
-def check_used(
-    values: Mapping[str, Any], config: CanaryConfig, origins: Origins, source: str
-) -> None:
+
+def refusing(origins: Origins, source: str) -> Refuse:
+    """Return what refuses a key in the place where it was set."""
+
+    def refuse(key: str, message: str, hint: str) -> None:
+        place = origins.get(key, source)
+        raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
+
+    return refuse
+
+
+def check_used(values: Mapping[str, Any], config: CanaryConfig, refuse: Refuse) -> None:
     """Refuse a given key that the chosen trainer would ignore.
 
     Raises:
@@ -27,46 +37,25 @@ def check_used(
     given -= set() if config.fixed_length else {"fixed_length"}
     given |= {f"speed.{key}" for key, value in config.speed if value is not None}
     trainer = config.training_type
-    _check_command(given, config, origins, source)
+    _check_command(given, config, refuse)
     for key in sorted(given - config.trainer.reads):
         users = users_of(key)
         if users and trainer not in users:
-            place = origins.get(key, source)
-            raise ConfigError(
-                f"{key} in {place} is not used by training_type {trainer}",
-                f"remove it; {_listed(users)} use{'s' if len(users) == 1 else ''} it",
-                file=source,
-                key=key,
-            )
+            hint = f"remove it; {_listed(users)} use{'s' if len(users) == 1 else ''} it"
+            refuse(key, f"is not used by training_type {trainer}", hint)
     for key in ("lora_r", "lora_alpha", "lora_dropout"):
         if key in given and not config.use_peft:
-            place = origins.get(key, source)
-            raise ConfigError(
-                f"{key} in {place} has no effect without adapters",
-                "set use_peft: true, or remove it",
-                file=source,
-                key=key,
-            )
-    for key in config.trainer_args:
+            hint = "set use_peft: true, or remove it"
+            refuse(key, "has no effect without adapters", hint)
+    for key, value in config.trainer_args.items():
         if key in OWN_KEYS:
-            place = origins.get(f"trainer_args.{key}", source)
             same = OWN_KEYS[key]
             used = trainer in (users_of(same) or (trainer,))
-            raise ConfigError(
-                f"trainer_args.{key} in {place} is set by the config key {same}",
-                f"set {same} instead" if used else f"remove it; {trainer} does not use {same}",
-                file=source,
-                key=f"trainer_args.{key}",
-            )
-    for key, value in config.trainer_args.items():
+            hint = f"set {same} instead" if used else f"remove it; {trainer} does not use {same}"
+            refuse(f"trainer_args.{key}", f"is set by the config key {same}", hint)
         if not _is_plain(value):
-            place = origins.get(f"trainer_args.{key}", source)
-            raise ConfigError(
-                f"trainer_args.{key} in {place} is a {type(value).__name__}, which JSON lacks",
-                "quote it, or write a list",
-                file=source,
-                key=f"trainer_args.{key}",
-            )
+            message = f"is a {type(value).__name__}, which JSON lacks"
+            refuse(f"trainer_args.{key}", message, "quote it, or write a list")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -75,53 +64,25 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _check_command(given: set[str], config: CanaryConfig, origins: Origins, source: str) -> None:
+def _check_command(given: set[str], config: CanaryConfig, refuse: Refuse) -> None:
     """Refuse keys of the built-in trainers beside a command, and a command that cannot run."""
     if config.training_type != "exec":
+        unused = f"is not used by training_type {config.training_type}"
         if config.imports is not None:
-            raise ConfigError(
-                f"import in {origins.get('import', source)} is not used by training_type "
-                f"{config.training_type}",
-                "give the command that trains, or remove it",
-                file=source,
-                key="import",
-            )
+            refuse("import", unused, "give the command that trains, or remove it")
         if config.command:
-            raise ConfigError(
-                f"command in {origins.get('command', source)} is not used by training_type "
-                f"{config.training_type}",
-                "set training_type: exec, or remove one of the two",
-                file=source,
-                key="command",
-            )
+            refuse("command", unused, "set training_type: exec, or remove one of the two")
         return
     if not config.command:
-        raise ConfigError(
-            f"training_type exec in {source} needs a command",
-            "write command: [python, train.py], or use canary exec -- python train.py",
-            file=source,
-            key="command",
-        )
+        hint = "write command: [python, train.py], or use canary exec -- python train.py"
+        refuse("training_type", "is exec, which needs a command", hint)
     missing = missing_secret(config.command)
     if missing is not None:
-        raise ConfigError(
-            f"command in {origins.get('command', source)} has {HIDDEN} as the value of {missing}: "
-            "run folders hide secrets",
-            "write the real value, or let the command read it from the environment",
-            file=source,
-            key="command",
-        )
-    why = None if config.imports is not None else why_unwatched(config.command)
-    if why is not None:
-        place = origins.get("command", source)
-        raise ConfigError(f"command in {place}: {why[0]}", why[1], file=source, key="command")
+        message = f"has {HIDDEN} as the value of {missing}: run folders hide secrets"
+        hint = "write the real value, or let the command read it from the environment"
+        refuse("command", message, hint)
     for key in sorted(given - set(EXEC_KEYS)):
-        raise ConfigError(
-            f"{key} in {origins.get(key, source)} is not used by training_type exec",
-            "remove it; set it in the command",
-            file=source,
-            key=key,
-        )
+        refuse(key, "is not used by training_type exec", "remove it; set it in the command")
 
 
 def _is_plain(value: Any) -> bool:
@@ -131,7 +92,7 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-def _check_sources(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
+def _check_sources(config: CanaryConfig, refuse: Refuse) -> None:
     """Refuse a revision of something local, and a split that embedded data lacks."""
     for key, name in (
         ("model_revision", config.model_name),
@@ -145,7 +106,7 @@ def _check_sources(config: CanaryConfig, refuse: Callable[[str, str, str], None]
         refuse("dataset_split", message, "its only split is train")
 
 
-def _check_import(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
+def _check_import(config: CanaryConfig, refuse: Refuse) -> None:
     """Refuse settings that need the canary inside the training, where it only reads its output."""
     for key, plain in (
         ("max_steps", None),
@@ -162,7 +123,7 @@ def _check_import(config: CanaryConfig, refuse: Callable[[str, str, str], None])
         refuse("profiler.enabled", "does not work with `import`", "remove it")
 
 
-def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
+def _check_launches(config: CanaryConfig, refuse: Refuse) -> None:
     """Refuse keys that need a whole training with `exact`, and models that cannot be saved."""
     if config.exact and not config.look_steps:
         refuse("exact", "is true and look_steps is 0: nothing would be recorded", "remove one")
@@ -178,17 +139,12 @@ def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None
         refuse("profiler.enabled", "needs timed steps, but exact is true", "remove one of the two")
 
 
-def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
+def check_together(config: CanaryConfig, refuse: Refuse) -> None:
     """Refuse values that exclude each other.
 
     Raises:
         ConfigError: names the keys and the remedy.
     """
-
-    def refuse(key: str, message: str, hint: str) -> None:
-        place = origins.get(key, source)
-        raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
-
     if config.imports is not None:
         _check_import(config, refuse)
     _check_launches(config, refuse)
@@ -198,37 +154,11 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         if getattr(config, key) and not config.use_peft:
             refuse(key, "needs an adapter", "set use_peft: true")
     _check_sources(config, refuse)
-    steps, warmup = config.max_steps, config.metrics_warmup_steps or 0
-    looked = look_steps(config.look_steps, steps)
-    if steps is not None and not config.exact and warmup and looked + warmup >= steps:
-        refuse(
-            "metrics_warmup_steps",
-            f"({warmup}) leaves no step to time: max_steps is {steps}, and {looked} are looked at",
-            f"set it below {steps - looked}",
-        )
-    if steps is not None and config.warmup_steps > steps:
-        refuse("warmup_steps", f"is above max_steps ({steps})", "lower it")
+    _check_steps(config, refuse)
     prompt, longest = config.max_prompt_length, config.max_length
     if prompt is not None and longest is not None and prompt >= longest:
-        refuse(
-            "max_prompt_length",
-            f"({prompt}) leaves no tokens for completions: max_length is {longest}",
-            "lower it",
-        )
-    if config.profiler.enabled:
-        if config.profiler.start_step <= looked:
-            refuse(
-                "profiler.start_step",
-                f"({config.profiler.start_step}) is in the look, the first {looked} steps",
-                f"set it above {looked}, or lower look_steps",
-            )
-        last = config.profiler.start_step + config.profiler.num_steps - 1
-        if steps is not None and last > steps:
-            refuse(
-                "profiler.num_steps",
-                f"ends at step {last}, after max_steps ({steps})",
-                "lower profiler.start_step or profiler.num_steps",
-            )
+        message = f"({prompt}) leaves no tokens for completions: max_length is {longest}"
+        refuse("max_prompt_length", message, "lower it")
     if config.trainer.in_groups and config.num_generations is not None:
         together = config.batch_size * config.gradient_accumulation_steps
         if together % config.num_generations:
@@ -244,6 +174,30 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
     check_speed(config, refuse)
     if config.device == "cpu" and config.dtype == "float16":
         refuse("dtype", "float16 needs a GPU", "use bfloat16 or float32")
+
+
+def _check_steps(config: CanaryConfig, refuse: Refuse) -> None:
+    """Refuse spans of steps that overlap, or that end after the training."""
+    steps, warmup = config.max_steps, config.metrics_warmup_steps or 0
+    looked = look_steps(config.look_steps, steps)
+    if steps is not None and not config.exact and warmup and looked + warmup >= steps:
+        refuse(
+            "metrics_warmup_steps",
+            f"({warmup}) leaves no step to time: max_steps is {steps}, and {looked} are looked at",
+            f"set it below {steps - looked}",
+        )
+    if steps is not None and config.warmup_steps > steps:
+        refuse("warmup_steps", f"is above max_steps ({steps})", "lower it")
+    if not config.profiler.enabled:
+        return
+    start, count = config.profiler.start_step, config.profiler.num_steps
+    if start <= looked:
+        message = f"({start}) is in the look, the first {looked} steps"
+        refuse("profiler.start_step", message, f"set it above {looked}, or lower look_steps")
+    if steps is not None and start + count - 1 > steps:
+        message = f"ends at step {start + count - 1}, after max_steps ({steps})"
+        hint = "lower profiler.start_step or profiler.num_steps"
+        refuse("profiler.num_steps", message, hint)
 
 
 SAID_TWICE: dict[str, tuple[str, ...]] = {
@@ -263,8 +217,6 @@ SAID_TWICE: dict[str, tuple[str, ...]] = {
     "liger": ("use_liger_kernel",),
 }
 """Switch -> keys of `trainer_args` that set the same thing."""
-
-Refuse = Callable[[str, str, str], None]
 
 
 def check_speed(config: CanaryConfig, refuse: Refuse) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
@@ -47,16 +47,6 @@ DEEPEST = 5
 """Nested shells that are parsed."""
 TRAINS = re.compile(r"train|tun(e|ing)|sft|dpo|grpo|ppo|rl")
 
-DEAF = {
-    "I": "isolated from its environment",
-    "S": "without the site module",
-    "E": "ignoring its environment",
-}
-"""Options of Python that stop the canary from watching it -> what they do."""
-
-
-KEPT_PATH = re.compile(r"\$\{?PYTHONPATH")
-
 
 @dataclass(frozen=True)
 class Started:
@@ -69,8 +59,6 @@ class Started:
     program: str = ""
     """A script, a module or a program; empty for `python -c`."""
     arguments: tuple[str, ...] = ()
-    deaf: tuple[str, str] | None = field(default=None, compare=False)
-    """Why the canary cannot watch its Python, and the remedy."""
 
 
 def started(command: Sequence[str]) -> tuple[Started, ...]:
@@ -152,7 +140,7 @@ def simple_commands(script: str) -> Iterator[tuple[str, ...]]:
 
 def _through_python(words: tuple[str, ...], so_far: Started) -> tuple[Started, tuple[str, ...]]:
     """Parse `python ...`. Return the result and the words still to parse (after a launcher)."""
-    place, deaf = 1, so_far.deaf
+    place = 1
     while place < len(words) and words[place].startswith("-") and len(words[place]) > 1:
         word = words[place]
         place += 1
@@ -160,40 +148,28 @@ def _through_python(words: tuple[str, ...], so_far: Started) -> tuple[Started, t
             place += word == "--check-hash-based-pycs"
             continue
         for at, letter in enumerate(word[1:], start=2):
-            if letter in DEAF and deaf is None:
-                deaf = (
-                    f"python -{letter} runs {DEAF[letter]}, so the canary cannot watch it",
-                    f"remove -{letter}",
-                )
             if letter not in "cmWX":
                 continue
             value = word[at:] or _first(words[place:])
             place += not word[at:]
             if letter in "cm":
-                return _target(words, so_far, deaf, place, letter, value)
+                return _target(words, so_far, place, letter, value)
             break
-    so_far = replace(so_far, launch=(*so_far.launch, *words[:place]), deaf=deaf)
+    so_far = replace(so_far, launch=(*so_far.launch, *words[:place]))
     return replace(so_far, program=_first(words[place:]), arguments=words[place + 1 :]), ()
 
 
 def _target(
-    words: tuple[str, ...],
-    so_far: Started,
-    deaf: tuple[str, str] | None,
-    place: int,
-    letter: str,
-    value: str,
+    words: tuple[str, ...], so_far: Started, place: int, letter: str, value: str
 ) -> tuple[Started, tuple[str, ...]]:
     """Parse `python -m value` or `python -c value`; `place` is the index after `value`."""
     rest = words[place:]
     if letter == "m" and value in LAUNCHING_MODULES:
-        so_far = replace(so_far, deaf=deaf)
         start = _next_program(rest, modules=True)
-        launch = (*so_far.launch, *words[:place], *rest[:start])
-        found = replace(so_far, launch=launch)
+        found = replace(so_far, launch=(*so_far.launch, *words[:place], *rest[:start]))
         return found, rest[start + (_first(rest[start:]) in ("-m", "--module")) :]
     before = words[: place - 1] if letter == "m" else words[:place]
-    so_far = replace(so_far, launch=(*so_far.launch, *before), deaf=deaf)
+    so_far = replace(so_far, launch=(*so_far.launch, *before))
     return replace(so_far, program=value if letter == "m" else "", arguments=rest), ()
 
 
@@ -207,9 +183,6 @@ def _through_launcher(words: tuple[str, ...], so_far: Started) -> tuple[Started,
         set_ = tuple((m[1], m[2]) for m in map(ASSIGNMENT.fullmatch, launch) if m)
         so_far = replace(so_far, assigned=(*so_far.assigned, *set_))
         launch = tuple(word for word in launch if not ASSIGNMENT.fullmatch(word))
-        if {"-i", "-", "--ignore-environment"} & set(launch):
-            why = "env -i clears the environment, so the canary cannot watch it"
-            so_far = replace(so_far, deaf=(why, "remove -i"))
     return replace(so_far, launch=(*so_far.launch, *launch)), words[end:]
 
 
@@ -229,22 +202,6 @@ def _next_program(words: Sequence[str], *, modules: bool) -> int:
             break
         place += 2 if option and word not in FLAGS and "=" not in word else 1
     return min(place, len(words))
-
-
-def why_unwatched(command: Sequence[str]) -> tuple[str, str] | None:
-    """Return why the canary can watch no Python of a command, and the remedy; None if it can."""
-    training = [one for one in started(command) if PurePath(one.program).name not in ASIDE]
-    coded = [one for one in started(command) if not one.program and one.launch]
-    found = [one.deaf for one in (*training, *coded)]
-    return found[0] if found and all(found) else None
-
-
-def replaced_path(command: Sequence[str]) -> str | None:
-    """Return the PYTHONPATH that a command sets without the old value, or None. Without the
-    canary's folder on it, a `Trainer` is not watched, only `canary.Recorder`."""
-    variables = (pair for one in started(command) for pair in one.assigned)
-    values = [value for name, value in variables if name == "PYTHONPATH"]
-    return next((value for value in values if not KEPT_PATH.search(value)), None)
 
 
 def name_of(command: Sequence[str]) -> str | None:

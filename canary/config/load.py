@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from canary.config.checks import check_together, check_used
+from canary.config.checks import check_together, check_used, refusing
 from canary.config.metric_gates import HINTS as GATE_HINTS
-from canary.config.metric_gates import check_keys, gate_key
+from canary.config.metric_gates import MetricGate, gate_key
 from canary.config.schema import CanaryConfig, ProfilerConfig
 from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
@@ -97,50 +97,55 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
             {**origins, "training_type": FROM_COMMAND},
         )
     name = str(source or "the built-in config")
-    _refuse_unknown(values, "", CanaryConfig, origins, name, values.get("training_type"))
-    check_keys(values.get("metrics"), origins, name)
     try:
         given = CanaryConfig.model_validate(values)
     except ValidationError as error:
-        raise _wrong_value(error, values, origins, name) from error
-    check_used(values, given, origins, name)
+        raise _wrong(error, values, origins, name) from error
+    check_used(values, given, refusing(origins, name))
     config, origins = _resolve(given, origins)
-    check_together(config, origins, name)
+    check_together(config, refusing(origins, name))
     return LoadedConfig(config, _all_origins(config, origins), source)
 
 
-def _refuse_unknown(
-    values: Mapping[str, Any],
-    prefix: str,
-    model: type[BaseModel],
-    origins: Origins,
-    source: str,
-    kind: Any,
-) -> None:
-    """Raise ConfigError for a key that the model lacks. `kind`: the config's `training_type`."""
-    for key, value in values.items():
-        dotted = f"{prefix}{key}"
-        if key not in model.model_fields:
-            place = origins.get(dotted, source)
-            near = _nearest(str(key), prefix, model)
-            hint = replaced(str(key)) or did_you_mean(near, "see `canary config show`")
-            users = users_of(near.partition(".")[0]) if near and "." in near else ()
-            if users and kind not in (None, *users):
-                hint = f"'{near}' is only for training_type {', '.join(users)}, and this is {kind}"
-            raise ConfigError(f"unknown key {dotted!r} in {place}", hint, file=source, key=dotted)
-        section = SECTIONS.get(dotted)
-        if section is not None and isinstance(value, Mapping):
-            _refuse_unknown(value, f"{dotted}.", section, origins, source, kind)
+def gates_in(
+    values: Any, source: str, places: Mapping[str, str] | None = None
+) -> tuple[MetricGate, ...]:
+    """Return the gates of a record's config or of a file of limits.
+
+    `places`: dotted key (`metrics.0.name`) -> file and line.
+
+    Raises:
+        ConfigError: one line that names source, key and remedy.
+    """
+    document = {"metrics": values or ()}
+    try:
+        return CanaryConfig.model_validate(document).metrics
+    except ValidationError as error:
+        raise _wrong(error, document, dict(places or {}), source) from error
 
 
-def _nearest(key: str, prefix: str, model: type[BaseModel]) -> str | None:
+def _other_key(loc: Sequence[int | str], kind: Any) -> str | None:
+    """Return what was meant by an unknown key. `kind`: the config's `training_type`."""
+    *section, key = map(str, loc)
+    if section[:1] == ["metrics"]:
+        near = nearest(key, MetricGate.model_fields)
+        return did_you_mean(near, f"a gate has {', '.join(MetricGate.model_fields)}")
+    near = _nearest(key, section)
+    users = users_of(near.partition(".")[0]) if near and "." in near else ()
+    if users and kind not in (None, *users):
+        return f"'{near}' is only for training_type {', '.join(users)}, and this is {kind}"
+    return replaced(key) or did_you_mean(near, "see `canary config show`")
+
+
+def _nearest(key: str, section: Sequence[str]) -> str | None:
     """Return the key that was meant: the same key of another section, or a similar one here."""
     places: dict[str, type[BaseModel]] = {"": CanaryConfig}
-    places |= {f"{name}.": section for name, section in SECTIONS.items()}
-    for place, section in places.items():
-        if key in section.model_fields:
+    places |= {f"{name}.": model for name, model in SECTIONS.items()}
+    for place, model in places.items():
+        if key in model.model_fields:
             return f"{place}{key}"
-    near = nearest(key, model.model_fields)
+    prefix = "".join(f"{one}." for one in section)
+    near = nearest(key, places[prefix].model_fields)
     return f"{prefix}{near}" if near else None
 
 
@@ -170,20 +175,26 @@ KEY_HINTS = {
 }
 
 
-def _wrong_value(
+def _wrong(
     error: ValidationError, values: Mapping[str, Any], origins: Origins, source: str
 ) -> ConfigError:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    """Return the first error for people who write YAML: an unknown key before a wrong value."""
+    errors = error.errors()
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    key = ".".join(map(str, first["loc"]))
     place = _place(key, origins) or source
+    if first["type"] == "extra_forbidden":
+        hint = _other_key(first["loc"], values.get("training_type"))
+        return ConfigError(f"unknown key {key!r} in {place}", hint, file=source, key=key)
     message = KIND_MESSAGES.get(first["type"], first["msg"][0].lower() + first["msg"][1:])
-    hint = replaced(f"{key}: {first['input']}") or KEY_HINTS.get(key.split(".")[0])
-    if key.startswith("metrics."):
-        hint = GATE_HINTS.get(key.rpartition(".")[2], "docs/metrics.md has examples")
+    shown, own = key, KEY_HINTS.get(key.split(".")[0])
+    if key.partition(".")[0] == "metrics":
+        own = GATE_HINTS.get(key.rpartition(".")[2], "docs/metrics.md has examples")
+        shown = gate_key(key, values["metrics"])
+    hint = replaced(f"{key}: {first['input']}") or own
     if first["input"] is None:
         hint = "remove the line to get the default"
     got = reprlib.repr(first["input"])
-    shown = gate_key(key, values["metrics"]) if key.startswith("metrics.") else key
     return ConfigError(f"{shown} in {place}: {message}, got {got}", hint, file=source, key=key)
 
 

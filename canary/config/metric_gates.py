@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from canary.config.sections import Real, Strict, as_number
-from canary.errors import ConfigError, did_you_mean, nearest
 
 Statistic = Literal["mean", "median", "last", "max", "min", "area", "count", "share_above", "at"]
 Worse = Literal["higher", "lower", "both"]
@@ -149,44 +148,13 @@ class MetricGate(Strict):
         return keys
 
 
-def check_keys(gates: Any, places: Mapping[str, str], source: str) -> None:
-    """Raise ConfigError for a section that is no list, and for an unknown key of a gate.
-
-    `places`: dotted key (`metrics.0.name`) -> file and line.
-    """
-    if gates is None:
-        return
-    where = places.get("metrics", source)
-    if not isinstance(gates, Sequence) or isinstance(gates, str):
-        raise ConfigError(
-            f"metrics in {where} must be a list of gates",
-            "for example - {name: loss, limit: 5%}",
-            file=source,
-            key="metrics",
-        )
-    if len(gates) > MOST_GATES:
-        raise ConfigError(
-            f"metrics in {where} has {len(gates)} gates", f"at most {MOST_GATES}", file=source
-        )
-    for index, gate in enumerate(gates):
-        for key in gate if isinstance(gate, Mapping) else ():
-            if key not in MetricGate.model_fields:
-                dotted = f"metrics.{index}.{key}"
-                near = nearest(key, MetricGate.model_fields)
-                raise ConfigError(
-                    f"unknown key {dotted!r} in {places.get(dotted, where)}",
-                    did_you_mean(near, f"a gate has {', '.join(MetricGate.model_fields)}"),
-                    file=source,
-                    key=dotted,
-                )
-
-
 HINTS = {
     "limit": "for example limit: 1.5, limit: 5% or limit: history",
     "name": "the name of a metric, such as reward",
     "worse": "higher, lower or both",
+    "metrics": "for example - {name: loss, limit: 5%}",
 }
-"""Key of a gate -> a remedy."""
+"""Key of a gate, or of all -> a remedy."""
 
 
 def gate_key(key: str, gates: Any) -> str:
@@ -196,31 +164,3 @@ def gate_key(key: str, gates: Any) -> str:
     gate = gates[int(index)] if known else None
     name = gate.get("name") if isinstance(gate, Mapping) else None
     return f"{key} ({name})" if isinstance(name, str) and name.isprintable() else key
-
-
-def gates_in(
-    values: Any, source: str, places: Mapping[str, str] | None = None
-) -> tuple[MetricGate, ...]:
-    """Return the gates of a record's config or of a file of limits.
-
-    `places`: dotted key (`metrics.0.name`) -> file and line.
-
-    Raises:
-        ConfigError: one line that names source, key and remedy.
-    """
-    places = places or {}
-    check_keys(values, places, source)
-    found = []
-    for index, value in enumerate(values or ()):
-        try:
-            found.append(MetricGate.model_validate(value))
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(map(str, ("metrics", index, *first["loc"])))
-            message = first["msg"][0].lower() + first["msg"][1:]
-            hint = HINTS.get(key.rpartition(".")[2])
-            near = (at for name, at in places.items() if name.startswith(f"{key}."))
-            where = places.get(key) or next(near, source)
-            shown = gate_key(key, values)
-            raise ConfigError(f"{shown} in {where}: {message}", hint, key=key) from error
-    return tuple(found)

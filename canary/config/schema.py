@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from canary.config.metric_gates import MetricGate
+from canary.config.metric_gates import MOST_GATES, MetricGate
 from canary.config.output import OUTPUT_DIR
 from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, Real, SpeedConfig, Strict
 from canary.config.spans import LOOK_STEPS
@@ -275,6 +275,7 @@ class CanaryConfig(_WithImport):
     metrics: tuple[MetricGate, ...] = Field(
         (),
         strict=False,
+        max_length=MOST_GATES,
         description="Gates on any metric of the trainer, a list ([metrics.md](metrics.md)).",
     )
     check: CheckConfig = Field(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from canary.config.command_line import replaced_path
 from canary.config.load import LoadedConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.inputs.locations import data_place, model_folder, require_on_hub, require_weights
@@ -26,12 +25,6 @@ def look_beforehand(
     config = loaded.config
     if loaded.source is not None and not loaded.source.exists():
         warn(f"{loaded.source} does not exist; using the package's sample of that name")
-    path = replaced_path(config.command or ())
-    if path is not None:
-        warn(
-            f"PYTHONPATH={path} removes the canary's folder, so a Trainer there is not watched "
-            f"(write PYTHONPATH={path}:$PYTHONPATH, or export it before canary exec)"
-        )
     if config.training_type in ("exec", "custom"):
         return
     prepared = cache_dir / "datasets"

@@ -11,7 +11,8 @@ from pathlib import Path
 from canary.baseline.history import NOISE_FILE, drawers, entries
 from canary.compare.timing.lane import FAMILY_BUDGET, NO_MODEL_SHARE
 from canary.compare.timing.noise import NoiseModel, load_noise
-from canary.config.metric_gates import MetricGate, gates_in
+from canary.config.load import gates_in
+from canary.config.metric_gates import MetricGate
 from canary.errors import ConfigError, InputError, MachineError
 from canary.record.types import RunRecord
 from canary.trends.followed import Number

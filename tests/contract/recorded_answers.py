@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from canary.compare.stats import compare_to_baseline
-from canary.config.metric_gates import gates_in
+from canary.config.load import gates_in
 from canary.imports.reading import Asked
 from canary.imports.record import import_run
 from canary.report.render import render

@@ -6,13 +6,7 @@ import shlex
 
 import pytest
 
-from canary.config.command_line import (
-    name_of,
-    replaced_path,
-    simple_commands,
-    started,
-    why_unwatched,
-)
+from canary.config.command_line import name_of, simple_commands, started
 
 
 @pytest.mark.parametrize(
@@ -37,52 +31,6 @@ from canary.config.command_line import (
 )
 def test_a_run_is_named_after_the_program_that_trains(command: str, name: str | None) -> None:
     assert name_of(shlex.split(command)) == name
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("python -I train.py", "python -I runs isolated"),
-        ("/usr/bin/python3.11 -BE -m pkg.train", "python -E runs ignoring"),
-        ("python -W ignore -S train.py", "python -S runs without"),
-        ("bash -c 'cd src; python -I train.py | tee log'", "-I"),
-        ("torchrun --no-python python -I train.py", "-I"),
-        ("env -i python train.py", "env -i clears"),
-    ],
-)
-def test_a_python_that_lets_no_canary_in_is_seen_in_the_words(command: str, said: str) -> None:
-    found = why_unwatched(shlex.split(command))
-    assert found is not None
-    assert said in found[0]
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "python train.py -I",
-        "python -m pkg -S",
-        "python -X importtime -W error::S train.py",
-        "python -c 1",
-        "bash -c 'python -I prepare.py; python train.py'",
-        "bash -c 'PYTHONPATH=src python own_loop_with_a_recorder.py'",
-        "true",
-    ],
-)
-def test_a_command_that_may_let_it_in_is_not_refused(command: str) -> None:
-    assert why_unwatched(shlex.split(command)) is None
-
-
-@pytest.mark.parametrize(
-    ("command", "value"),
-    [
-        ("bash -c 'PYTHONPATH=src python train.py'", "src"),
-        ("env PYTHONPATH=. python train.py", "."),
-        ("bash -c 'PYTHONPATH=src:$PYTHONPATH python train.py'", None),
-        ("A=1 python train.py", None),
-    ],
-)
-def test_a_python_path_that_is_replaced_is_seen(command: str, value: str | None) -> None:
-    assert replaced_path(shlex.split(command)) == value
 
 
 def test_launchers_and_program_are_told_apart() -> None:

@@ -11,8 +11,8 @@ import yaml
 from canary.compare.exact.changes import config_changes
 from canary.compare.paths import Request, compared_paths, metric_gates_for
 from canary.compare.thresholds import load_metric_gates, load_thresholds
-from canary.config.load import load_config
-from canary.config.metric_gates import KNOWN_WORSE, MetricGate, gates_in
+from canary.config.load import gates_in, load_config
+from canary.config.metric_gates import KNOWN_WORSE, MetricGate
 from canary.config.render import resolved_yaml
 from canary.errors import ConfigError
 from canary.record.curves import ROW_METRICS
