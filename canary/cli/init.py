@@ -49,7 +49,6 @@ ModelCache = Annotated[
     typer.Option(help="Hugging Face home on the runner, for downloaded models and data."),
 ]
 Image = Annotated[str | None, typer.Option(help="Image of the canary, by digest [the release's].")]
-Branch = Annotated[str | None, typer.Option(help="The default branch [origin's, or main].")]
 WorkflowsDir = Annotated[
     Path | None,
     typer.Option("-o", "--output-dir", help="Folder for the workflow [.github/workflows]."),
@@ -66,7 +65,6 @@ def init(
     compare: Against = None,
     model_cache: ModelCache = None,
     image: Image = None,
-    branch: Branch = None,
     output_dir: WorkflowsDir = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
@@ -79,9 +77,10 @@ def init(
     here = Path.cwd()
     if output_dir is None:
         require_root(here)
-    known = branch or default_branch(here)
+    known = default_branch(here)
     if known is None and not hosted:
-        typer.echo("assuming that the default branch is main; --branch changes it", err=True)
+        told = "assuming that the default branch is main; if not: git remote set-head origin --auto"
+        typer.echo(told, err=True)
     given: dict[str, object] = {
         "runner": runner,
         "forks": forks,

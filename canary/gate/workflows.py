@@ -103,7 +103,7 @@ def checked(answers: Answers) -> Answers:
         _matches("--config", config, PATH, "a path inside the repository")
     for label in answers.labels:
         _matches("--labels", label, WORD, "labels of letters, digits, dots and dashes")
-    _matches("--branch", answers.branch, BRANCH, "the name of the default branch")
+    _matches("the default branch", answers.branch, BRANCH, "it another name")
     if not answers.configs or not answers.labels:
         raise UsageError("you need a config and a label", "--config canary.yaml --labels gpu")
     if answers.model_cache:

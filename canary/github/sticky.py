@@ -9,7 +9,7 @@ several comments of ours, the oldest takes the sections of the others.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -92,34 +92,17 @@ def write_comment(
         Refused: the token may not read or write comments.
         MachineError: GitHub fails.
     """
-    what = f"the comment on #{number}"
+    what, url = f"the comment on #{number}", ""
     sha, keys = sections[0].sha, {one.key for one in sections}
-    url = ""
-
-    def ours() -> list[IssueComment]:
-        return hub.read(what, lambda: find_all(pull, login))
-
-    def put() -> IssueComment:
-        """Read again before each try, because others may have written."""
-        found = ours()
-        together = merged([one.body for one in found], sections)
-        if together is None:
-            return found[0]
-        body = MARKER + comment_of(together)
-        if not found:
-            return pull.create_issue_comment(body)
-        if _plain(found[0].body) != body:
-            found[0].edit(body)
-        return found[0]
-
     for _ in range(ROUNDS):
         pull = hub.read(what, lambda: repository.get_pull(number))
         if pull.head.sha != sha:
             newer = f"#{number} now has {pull.head.sha[:9]}, whose run will write it"
             return Sticky("", f"the comment was not changed: {newer}")
-        found = ours()
+        ours = _Ours(hub, what, pull, login, sections)
+        found = ours.all()
         try:
-            comment = hub.write(what, lambda: None, put)
+            comment = hub.write(what, lambda: None, ours.put)
         except Refused as refused:
             if refused.status == 404 and found:
                 continue  # Another job removed it as a duplicate.
@@ -128,31 +111,60 @@ def write_comment(
             note = "the comment was not changed: a later run has already written it"
             return Sticky(comment.html_url, note)
         url = comment.html_url
-        for second in ours()[1:]:
-            theirs = [one for one in parse(second.body) if one.sha == sha]
-            if has_sections(comment.body, theirs):
-                with suppress(Refused):  # Another job may have deleted it.
-                    hub.write(what, lambda: None, second.delete)
+        ours.remove_later(comment)
         if comment.user.login != login:
             login = comment.user.login  # Learned from our comment if the token may not ask.
             continue
         there = [one.key for written in (*found, comment) for one in parse(written.body)]
-        if _stays(hub, ours, sections, alone=jobs == 1 and keys.issuperset(there)):
+        if ours.stays(alone=jobs == 1 and keys.issuperset(there)):
             return Sticky(url)
     note = "other jobs kept overwriting the comment; see the step summary for the full answer"
     return Sticky(url, note)
 
 
-def _stays(
-    hub: Hub, ours: Callable[[], list[IssueComment]], sections: Sequence[Section], *, alone: bool
-) -> bool:
-    """Return whether our only comment has the sections; unless alone, also after each pause."""
-    # Vary the pauses, so that jobs that collided do not write at the same time again.
-    slower = 1 + zlib.crc32(sections[0].key.encode()) % 5 / 10
-    for pause in (0.0, *(() if alone else PAUSES_S)):
-        if pause:
-            hub.sleep(pause * slower)
-        found = ours()
-        if len(found) != 1 or not has_sections(found[0].body, sections):
-            return False
-    return True
+@dataclass(frozen=True)
+class _Ours:
+    """Our comments on a pull request, and the sections that this job writes."""
+
+    hub: Hub
+    what: str
+    pull: PullRequest
+    login: str
+    sections: Sequence[Section]
+
+    def all(self) -> list[IssueComment]:
+        """Return them, the oldest first."""
+        return self.hub.read(self.what, lambda: find_all(self.pull, self.login))
+
+    def put(self) -> IssueComment:
+        """Write the sections. Read again before each try, because others may have written."""
+        found = self.all()
+        together = merged([one.body for one in found], self.sections)
+        if together is None:
+            return found[0]
+        body = MARKER + comment_of(together)
+        if not found:
+            return self.pull.create_issue_comment(body)
+        if _plain(found[0].body) != body:
+            found[0].edit(body)
+        return found[0]
+
+    def remove_later(self, comment: IssueComment) -> None:
+        """Remove the later ones whose sections the oldest has taken."""
+        for second in self.all()[1:]:
+            theirs = [one for one in parse(second.body) if one.sha == self.sections[0].sha]
+            if has_sections(comment.body, theirs):
+                with suppress(Refused):  # Another job may have deleted it.
+                    self.hub.write(self.what, lambda: None, second.delete)
+
+    def stays(self, *, alone: bool) -> bool:
+        """Return whether there is one with the sections; unless alone, also after each pause."""
+        # Vary the pauses, so that jobs that collided do not write at the same time again.
+        slower = 1 + zlib.crc32(self.sections[0].key.encode()) % 5 / 10
+        for pause in (0.0, *(() if alone else PAUSES_S)):
+            if pause:
+                self.hub.sleep(pause * slower)
+            found = self.all()
+            if len(found) != 1 or not has_sections(found[0].body, self.sections):
+                return False
+        return True

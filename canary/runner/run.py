@@ -15,7 +15,7 @@ from canary.config.checks import require_liger_installed
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
 from canary.config.spans import look_steps
-from canary.errors import ConfigError, InputError, MachineError, Stopped, UsageError
+from canary.errors import CanaryError, ConfigError, InputError, MachineError, Stopped, UsageError
 from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice
 from canary.protocol.heartbeat import Readings, reading_path
@@ -87,22 +87,26 @@ def run_canary(
         nodes = session.rendezvous.nnodes
         look_beforehand(loaded, base / ".cache", nodes, listener.warned)
         result = _launches(session, base / ".cache")
-    except KeyboardInterrupt as stopped:
-        code = stopped.code if isinstance(stopped, Stopped) else None
-        reason = "interrupted by Ctrl-C or SIGTERM"
-        result = Result(status="interrupted", reason=reason, command_code=code)
-    except (MachineError, InputError, ConfigError) as error:
-        usage = isinstance(error, UsageError)
-        result = Result("failed", error.message, error.hint, usage_error=usage)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            result = disk_full(str(folder.path))
-        else:
-            reason = f"cannot write the record: {error.strerror or error}"
-            hint = "look at the folder's permissions"
-            result = Result(status="failed", reason=reason, hint=hint)
+    except (KeyboardInterrupt, MachineError, InputError, ConfigError, OSError) as error:
+        result = _ended_by(error, folder.path)
     remove_tree(folder.scratch)
     return session.finish(result), folder.path, result
+
+
+def _ended_by(error: BaseException, folder: Path) -> Result:
+    """Return how a run ended that an error stopped."""
+    if isinstance(error, KeyboardInterrupt):
+        code = error.code if isinstance(error, Stopped) else None
+        reason = "interrupted by Ctrl-C or SIGTERM"
+        return Result(status="interrupted", reason=reason, command_code=code)
+    if isinstance(error, CanaryError):
+        usage = isinstance(error, UsageError)
+        return Result("failed", error.message, error.hint, usage_error=usage)
+    assert isinstance(error, OSError)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return disk_full(str(folder))
+    reason = f"cannot write the record: {error.strerror or error}"
+    return Result(status="failed", reason=reason, hint="look at the folder's permissions")
 
 
 def _launches(session: Session, cache_dir: Path) -> Result:
