@@ -48,7 +48,7 @@ from canary.machine.packages import package_versions
 from canary.record import jsonio
 from canary.report.pages import compared_in, leave_report
 from canary.report.render import FORMATS, write_text, written
-from canary.runner.display.progress import CampaignPanel
+from canary.runner.display.progress import Screen
 from canary.runner.warm import warm_starts
 
 DIGITS = 8
@@ -95,7 +95,7 @@ class Request:
 
 @warm_starts()
 def run_bisect(
-    request: Request, say: Callable[[str], None], panel: CampaignPanel | None = None
+    request: Request, say: Callable[[str], None], screen: Screen | None = None
 ) -> Answered:
     """Find what made it worse. The answer is also left in the output folder.
 
@@ -105,7 +105,7 @@ def run_bisect(
     """
     request.validate()
     with contextlib.ExitStack() as around:
-        bisect = _Bisect(request, Path.cwd().resolve(), say, panel, around)
+        bisect = _Bisect(request, Path.cwd().resolve(), say, screen, around)
         try:
             return bisect.packages() if request.packages is not None else bisect.commits()
         except KeyboardInterrupt:
@@ -120,7 +120,7 @@ class _Bisect:
     request: Request
     here: Path
     say: Callable[[str], None]
-    panel: CampaignPanel | None
+    screen: Screen | None
     around: contextlib.ExitStack
     """Closes what the searches open."""
     stages: list[Stage] = field(default_factory=list)
@@ -238,7 +238,7 @@ class _Bisect:
             budget_s = max(1.0, 60 * self.request.budget_minutes - self.spent_s)
         if self.stages and self.stages[0].found.question is not None:
             check = self.stages[0].found.question.check
-        runs = Runs(candidates, journal, self.panel)
+        runs = Runs(candidates, journal, self.screen)
         found = Finder(runs, self.judge, check, budget_s, self.say, sets).find()
         self.spent_s += journal.spent_s
         self.stages.append(Stage(title, folder, candidates, found, tuple(journal.rows)))

@@ -26,7 +26,7 @@ from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.runs import claim
 from canary.record.types import RunRecord
-from canary.runner.display.progress import CampaignPanel
+from canary.runner.display.progress import Screen
 
 LOG = "runs.jsonl"
 ANEW = "choose another folder with -o, or remove this one"
@@ -149,11 +149,11 @@ class Runs:
 
     candidates: Candidates
     journal: Journal
-    panel: CampaignPanel | None = None
+    screen: Screen | None = None
     clock: Callable[[], float] = time.monotonic
 
     def run(self, stage: Stage, state: State, kind: Kind, name: str = "") -> RunRecord:
-        """Run a state once and return its record, even if the run failed. `name`: for the panel.
+        """Run a state once and return its record, even if the run failed. `name`: for the screen.
 
         Raises:
             CannotRun: the state does not build, or its run leaves no record.
@@ -185,19 +185,13 @@ class Runs:
         failed, run, why = False, None, None
         try:
             side = self.candidates.side(state)
-            if self.panel is not None:
-                self.panel.name = name
-            on_event = None if self.panel is None else self.panel.replay
-            record = side.run_with(SETTINGS[kind], on_event=on_event)
+            record = side.run_with(SETTINGS[kind], self.screen, name)
             failed = record.status != "completed"
             run = str((side.output_dir / record.run_id).relative_to(self.journal.folder))
         except CannotRun as error:
             why = str(error)
         except (UsageError, MachineError) as error:
             failed, why = True, re.sub(rf"^\w+ \({re.escape(label)}\): ", "", str(error))
-        finally:
-            if self.panel is not None:
-                self.panel.erase()
         if failed and shutil.disk_usage(self.journal.folder).free < LEAST_FREE:
             raise MachineError("the disk is full", "free some space, and run the same command")
         return run, why

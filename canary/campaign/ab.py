@@ -48,7 +48,7 @@ from canary.config.samples import shipped
 from canary.errors import ConfigError, UsageError
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
-from canary.runner.display.progress import CampaignPanel
+from canary.runner.display.progress import Screen
 from canary.runner.warm import warm_starts
 
 AUTO = "auto"
@@ -119,10 +119,10 @@ class AbRequest:
 def run_ab(
     request: AbRequest,
     say: Callable[[str], None],
-    panel: CampaignPanel | None = None,
+    screen: Screen | None = None,
     decided: Callable[[], None] = lambda: None,
 ) -> tuple[Comparison, Path]:
-    """Run both sides in alternation; return their comparison and the folder with all runs. `panel`
+    """Run both sides in alternation; return their comparison and the folder with all runs. `screen`
     shows each run while it trains. `decided` is called once the verdict is known.
 
     Raises:
@@ -161,13 +161,7 @@ def run_ab(
         )
 
         def launch(role: Role) -> RunRecord:
-            if panel is None:
-                return sides[role].run()
-            panel.name = progress.next_run(role)
-            try:
-                return sides[role].run(panel.replay)
-            finally:
-                panel.erase()
+            return sides[role].run(screen, progress.next_run(role))
 
         progress.started(sides["base"], sides["head"], folder)
         if request.exact:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,18 +20,15 @@ from canary.campaign.pairs import Role, RunSide, duration
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, UsageError
 from canary.machine.program import program
-from canary.protocol.job import EVENTS, STARTER, Listener
-from canary.record import jsonio
+from canary.protocol.job import STARTER, Listener
 from canary.record.folder import load_record
 from canary.record.runs import claim
 from canary.record.types import RunRecord
-from canary.runner.display.progress import CampaignPanel, Event
+from canary.runner.display.progress import CampaignPanel, Screen
 from canary.runner.run import run_canary
 
 STOP_GRACE_S = 20.0
 """Time for a run to write its record after it gets SIGTERM."""
-LAST_EVENTS_S = 5.0
-"""Time to read the last events of a run that has ended."""
 
 
 @dataclass(frozen=True)
@@ -59,37 +56,35 @@ class Side:
             words += ["--set", setting]
         return words
 
-    def run(self, on_event: Callable[[Event], None] | None = None) -> RunRecord:
+    def run(self, screen: Screen | None = None, name: str = "") -> RunRecord:
         """Run one launch; see `run_with`."""
-        return self.run_with(["repeats=1"], on_event)
+        return self.run_with(["repeats=1"], screen, name)
 
     def run_with(
-        self, settings: Sequence[str], on_event: Callable[[Event], None] | None = None
+        self, settings: Sequence[str], screen: Screen | None = None, name: str = ""
     ) -> RunRecord:
-        """Run the canary once and return its record, even if the run failed. `on_event` gets each
-        event of the run as it happens.
+        """Run the canary once and return its record, even if the run failed. Its progress is shown
+        on the screen, as that of the run `name`.
 
         Raises:
             UsageError: config or input of this side cannot be used.
             MachineError: the run left no record.
         """
-        if on_event is None:
-            return self.finish(self.start(settings))
-        with events_to(on_event) as file:
-            return self.finish(self.start(settings, file))
+        return self.finish(self.start(settings, screen, name))
 
-    def start(self, settings: Sequence[str], events: int | None = None) -> subprocess.Popen[str]:
-        """Start one run; pass its process to `finish`. It ends if this process is killed. `events`:
-        the open file that gets its events.
+    def start(
+        self, settings: Sequence[str], screen: Screen | None = None, name: str = ""
+    ) -> subprocess.Popen[str]:
+        """Start one run; pass its process to `finish`. It ends if this process is killed.
 
         Raises:
             MachineError: the process cannot be started.
         """
         environment = {**self.environment, STARTER: str(os.getpid())}
-        if events is None:
+        if screen is None:
             return start_child(self.command(settings), self.folder, environment)
-        environment[EVENTS] = str(events)
-        return start_child(self.command(settings), self.folder, environment, events)
+        environment |= screen.told(name)
+        return start_child(self.command(settings), self.folder, environment, screen.file)
 
     def finish(self, child: subprocess.Popen[str]) -> RunRecord:
         """Wait for a run and return its record; raises like `run_with`."""
@@ -112,28 +107,6 @@ def folder_left(code: int, out: str, err: str, prefix: str = "") -> Path:
     if not printed or not (Path(printed[-1]) / "metrics.json").exists():
         raise MachineError(f"{prefix}the run left no record: {last_line}")
     return Path(printed[-1])
-
-
-@contextlib.contextmanager
-def events_to(on_event: Callable[[Event], None]) -> Iterator[int]:
-    """Yield the number of an open file for a child (see `EVENTS`). A separate thread passes each
-    event that the child writes there to `on_event`."""
-    reading, writing = os.pipe()
-
-    def listen() -> None:
-        with os.fdopen(reading, encoding="utf-8") as stream:
-            for line in stream:
-                # A killed child may leave half a line; another version may know other events.
-                with contextlib.suppress(TypeError, ValueError):
-                    on_event(Event(**jsonio.loads(line)))
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
-    try:
-        yield writing
-    finally:
-        os.close(writing)
-        listener.join(LAST_EVENTS_S)
 
 
 def run_child(

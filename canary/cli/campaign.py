@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -76,7 +77,7 @@ def ab(
     from canary.campaign.side import undisturbed
     from canary.report.pages import compared_in, leave_report
     from canary.report.render import check_format, deliver, written
-    from canary.runner.display.progress import campaign_panel
+    from canary.runner.display.progress import screen_of
 
     check_format(form)
     stoppable()
@@ -97,7 +98,7 @@ def ab(
                 accept=accept,
             ),
             sayer(quiet=False),
-            campaign_panel(sys.stderr, quiet=False),
+            screen_of(sys.stderr, quiet=False),
             # A verdict is delivered, even if this process is asked to end now.
             lambda: around.enter_context(undisturbed()),
         )
@@ -159,7 +160,7 @@ def bisect(
     from canary.errors import UsageError
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
-    from canary.runner.display.progress import campaign_panel
+    from canary.runner.display.progress import screen_of
 
     check_format(form)
     stoppable()
@@ -177,7 +178,7 @@ def bisect(
         output_dir=output_dir,
         typed=f"{typed_as(sys.argv[0])} {shlex.join(sys.argv[1:])}",
     )
-    answered = run_bisect(request, sayer(quiet), campaign_panel(sys.stderr, quiet))
+    answered = run_bisect(request, sayer(quiet), screen_of(sys.stderr, quiet))
     typer.echo(answer_text(answered, form, terminal_width(sys.stdout)), nl=False)
     sayer(quiet)(answered.page)
     raise typer.Exit(answered.exit_code)
@@ -278,11 +279,13 @@ def ladder(
     from canary.ladder.run import LadderRequest, run
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
+    from canary.runner.display.progress import Screen
 
     check_format(form)
     stoppable()
     request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir)
-    found = run(request, sayer(quiet))
+    screen = None if quiet else Screen(os.dup(sys.stderr.fileno()), lines=True)
+    found = run(request, sayer(quiet), screen)
     told = leave(found)
     typer.echo(result_text(found, form, terminal_width(sys.stdout)), nl=False)
     sayer(quiet)(told)

@@ -29,6 +29,7 @@ from canary.ladder.timing import (
 )
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
+from canary.runner.display.progress import Screen
 from canary.runner.warm import warm_starts
 
 TRL = "trl's defaults"
@@ -64,7 +65,10 @@ class LadderRequest:
 
 @warm_starts()
 def run(
-    request: LadderRequest, say: Callable[[str], None], known: Sequence[Switch] = SWITCHES
+    request: LadderRequest,
+    say: Callable[[str], None],
+    screen: Screen | None = None,
+    known: Sequence[Switch] = SWITCHES,
 ) -> Ladder:
     """Time each level of a config in rounds.
 
@@ -75,6 +79,7 @@ def run(
     """
     wanted = request.wanted()
     site = _prepared(request, say, known)
+    site.screen = screen
     try:
         return ladder_at(site, wanted, leave_unfinished)
     except KeyboardInterrupt as stop:

@@ -21,7 +21,7 @@ from canary.record.folder import RunFolder, rows_of_run
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
 from canary.runner.display.figures import headline
-from canary.runner.display.progress import Event
+from canary.runner.display.progress import Screen
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
@@ -82,6 +82,7 @@ class Site:
     source: Path | None = None
     """The config's file."""
     overrides: tuple[str, ...] = ()
+    screen: Screen | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     launched: list[FinishedRun] = field(default_factory=list)
     """All launches that have ended, in order."""
@@ -154,13 +155,9 @@ class Site:
             settings=self.overrides,
         )
 
-        def tell(event: Event) -> None:
-            if event.kind in ("step", "alert"):
-                self.say(f"  {label}, {kind}: {event.text}")
-
         words = (f"{key}={jsonio.dumps(value)}" for key, value in settings.items())
         try:
-            record = side.run_with([*fixed, *words], tell)
+            record = side.run_with([*fixed, *words], self.screen, f"{label}, {kind}")
         except (UsageError, MachineError) as error:
             result = LaunchResult(None, problem=str(error))
         else:

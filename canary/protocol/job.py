@@ -28,9 +28,9 @@ STARTER = "_RLHF_CANARY_STARTER"
 """Environment variable of a verb that another verb starts: the other's process."""
 LEVEL = "CANARY_LADDER_LEVEL"
 """Environment variable of a run that `canary ladder` starts: the name of the measured level."""
-EVENTS = "_RLHF_CANARY_EVENTS"
-"""Environment variable of a run that another of our programs follows: the descriptor of the open
-file that gets its events, one JSON object per line (see `canary.runner.display.progress.Event`)."""
+SHOWN = "_RLHF_CANARY_SHOWN"
+"""Environment variable of a run that another of our programs starts: where and how it shows its
+progress (see `canary.runner.display.progress.Screen`)."""
 
 
 class Variation(TypedDict, total=False):

@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from canary.campaign.side import events_to, finish_child, folder_left, start_child
+from canary.campaign.side import finish_child, folder_left, start_child
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import MachineError
 from canary.machine.pool import all_devices
 from canary.machine.program import program
-from canary.protocol.job import EVENTS
 from canary.record import jsonio
-from canary.runner.display.progress import Event
+from canary.runner.display.progress import Screen
 from canary.runner.exec.entry import ExecRequest, load_request
 
 PROGRAM = program(sys.executable)
@@ -68,8 +67,8 @@ class Trainings:
         tell: Callable[[str], None] = lambda line: None,
         follow: bool = False,
     ) -> None:
-        """`shared`: a folder of this session alone. `tell` shows the user a line. `follow`: it gets
-        the progress too."""
+        """`shared`: a folder of this session alone. `tell` shows the user a line. `follow`: the
+        progress goes to standard output."""
         self.root = root
         self._shared = shared
         self._tell = tell
@@ -128,25 +127,15 @@ class Trainings:
 
     def _trained(self, words: Sequence[str], environment: Mapping[str, str]) -> Ended:
         command = [*_dies_with_us(), *PROGRAM, *words]
-        with all_devices(lambda: self._tell(WAITS)) as devices, self._events() as events:
-            more = {EVENTS: str(events[0])} if events else {}
-            child = start_child(command, self.root, {**environment, **more}, devices, *events)
+        with all_devices(lambda: self._tell(WAITS)) as devices, contextlib.ExitStack() as around:
+            files = [devices]
+            if self._follow:
+                files.append(os.dup(sys.stdout.fileno()))
+                around.callback(os.close, files[-1])
+                environment = {**environment, **Screen(files[-1], lines=True).told("")}
+            child = start_child(command, self.root, environment, *files)
             code, out, err = finish_child(child)
         return _ended(words[0], code, out.splitlines(), err.splitlines())
-
-    @contextlib.contextmanager
-    def _events(self) -> Iterator[tuple[int, ...]]:
-        """Yield the open file for a child's events, if somebody wants to see them."""
-        if not self._follow:
-            yield ()
-            return
-
-        def show(event: Event) -> None:
-            if event.text:
-                self._tell(event.text)
-
-        with events_to(show) as file:
-            yield (file,)
 
 
 def _ended(verb: str, code: int, out: Sequence[str], err: Sequence[str]) -> Ended:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 
 from canary.config.schema import CanaryConfig
 from canary.errors import printable
-from canary.protocol.job import EVENTS, Listener, Result
-from canary.record import jsonio
+from canary.protocol.job import SHOWN, Listener, Result
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
@@ -65,14 +63,38 @@ class UntilClosed:
             self.inner = Quiet()
 
 
+@dataclass(frozen=True)
+class Screen:
+    """Where a run in another process shows its progress: an open file of this process."""
+
+    file: int
+    lines: bool = False
+    """Lines for a log, instead of a panel."""
+
+    def told(self, name: str) -> dict[str, str]:
+        """Return the variable for a run. `name`: which run it is, as the panel shows it; before
+        each line, which then is one of a step or an alert."""
+        return {SHOWN: f"{self.file} {'lines' if self.lines else 'panel'} {name}"}
+
+
+def screen_of(stream: TextIO, quiet: bool) -> Screen | None:
+    """Return the screen of a terminal, for runs in other processes; None elsewhere or if `quiet`.
+
+    Their standard streams take its number: hence another one.
+    """
+    return Screen(os.dup(stream.fileno())) if campaign_panel(stream, quiet) else None
+
+
 def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False) -> Listener:
     """Return the live panel for a terminal, plain lines elsewhere, nothing if `quiet`. `plain`: the
-    terminal gets other output too. If another canary program follows this run (`EVENTS`), only that
-    program gets the events."""
-    follower = os.environ.pop(EVENTS, "")
-    if follower:
-        lines = JsonLines(os.fdopen(int(follower), "w", encoding="utf-8"))
-        return cast(Listener, UntilClosed(lines))
+    terminal gets other output too. Another canary program that started this run says where it is
+    shown (`Screen`)."""
+    given = os.environ.pop(SHOWN, "")
+    if given:
+        file, form, name = given.split(" ", 2)
+        screen = os.fdopen(int(file), "w", encoding="utf-8")
+        inner = PlainLines(screen, name) if form == "lines" else CampaignPanel(screen, name)
+        return cast(Listener, UntilClosed(inner))
     if quiet:
         return Quiet()
     console = Console(file=stream)
@@ -84,40 +106,34 @@ LINE_EVERY_S = 5.0
 SHOWN_PHASES = 3
 
 
-@dataclass(frozen=True)
-class Event:
-    """One line for another program."""
-
-    kind: Literal["run", "note", "launch", "alert", "step", "ended", "call"]
-    text: str
-    """For people; no program reads it."""
-    call: str = ""
-    """For a panel, with `kind` "call": the listener's method, and its plain arguments."""
-    arguments: tuple[Any, ...] = ()
-
-
 class PlainLines:
-    """Lines for a log."""
+    """Lines for a log. With `name`, only those of steps and alerts, behind it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, name: str = "") -> None:
         self._stream = stream
+        self._name = name
         self._pace = Pace()
         self._last = 0.0
         self._unwatched = False
 
-    def _print(self, event: Event) -> None:
-        inner = "  " if event.kind in ("alert", "step", "ended") else ""
-        print(f"{inner}{event.text}", file=self._stream, flush=True)
+    def _print(self, text: str) -> None:
+        if not self._name:
+            print(text, file=self._stream, flush=True)
+
+    def _print_inner(self, text: str) -> None:
+        """Print a line of a step or an alert."""
+        name = f"{self._name}: " if self._name else ""
+        print(f"  {name}{text}", file=self._stream, flush=True)
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Print what runs, and the folder of its record."""
-        self._print(Event("run", figures.headline(config)))
-        self._print(Event("run", f"record: {run_dir}"))
+        self._print(figures.headline(config))
+        self._print(f"record: {run_dir}")
         self._unwatched = config.imports is not None
 
     def warned(self, text: str) -> None:
         """Print a note before the first launch."""
-        self._print(Event("note", f"note: {printable(text)}"))
+        self._print(f"note: {printable(text)}")
 
     def launch_begins(self, index: int, steps: int | None) -> None:
         """Print the launch's length."""
@@ -128,16 +144,16 @@ class PlainLines:
         )
         unwatched = f", {figures.UNWATCHED}" if self._unwatched else ""
         name = f"launch {index + 1}" if index else "training"
-        self._print(Event("launch", f"{name}: {length}{unwatched}"))
+        self._print(f"{name}: {length}{unwatched}")
 
     def step_ended(self, row: Row) -> None:
         """Print alerts at once, and a line every five seconds."""
         self._pace.add(row)
         for alert in row.get("alerts") or ():
-            self._print(Event("alert", printable(alert_words(alert))))
+            self._print_inner(printable(alert_words(alert)))
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
-            self._print(Event("step", f"step {figures.count(self._pace)} · {self._figures()}"))
+            self._print_inner(f"step {figures.count(self._pace)} · {self._figures()}")
 
     def _figures(self) -> str:
         pace = self._pace
@@ -154,65 +170,33 @@ class PlainLines:
         """Print how the launch ended."""
         seconds = time.monotonic() - self._pace.started
         far = "" if self._unwatched else f" after {self._pace.done} steps"
-        words = f"{result.status}{far}, {seconds:.1f} s"
-        self._print(Event("ended", words))
+        self._print(f"  {result.status}{far}, {seconds:.1f} s")
 
     def waiting(self) -> None:
         """Print nothing."""
 
 
-class JsonLines(PlainLines):
-    """The same lines for another program, each a JSON object, and the calls that they come from."""
-
-    def _print(self, event: Event) -> None:
-        print(jsonio.dumps(asdict(event)), file=self._stream, flush=True)
-
-    def _pass_on(self, call: str, *arguments: Any) -> None:
-        self._print(Event("call", "", call, arguments))
-
-    def launch_begins(self, index: int, steps: int | None) -> None:
-        """Print and pass on."""
-        super().launch_begins(index, steps)
-        self._pass_on("launch_begins", index, steps)
-
-    def step_ended(self, row: Row) -> None:
-        """Print and pass on."""
-        super().step_ended(row)
-        self._pass_on("step_ended", row)
-
-    def sampled(self, reading: Mapping[str, float]) -> None:
-        """Pass on."""
-        super().sampled(reading)
-        self._pass_on("sampled", dict(reading))
-
-    def launch_ended(self, result: Result) -> None:
-        """Print and pass on."""
-        super().launch_ended(result)
-        self._pass_on("launch_ended", None)
-
-
 class CampaignPanel(LivePanel):
-    """The panel of a campaign's running launch; it goes when the launch ends.
+    """The panel of a campaign's running launch; it goes when the launch ends."""
 
-    `name` is set before each run: which one it is, and the time left of the whole campaign."""
+    def __init__(self, stream: TextIO, name: str = "") -> None:
+        """`name`: which run it is, and the time left of the whole campaign."""
+        super().__init__(Console(file=stream))
+        self.name = name
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Not shown."""
 
-    def launch_ended(self, result: Result | None) -> None:
+    def warned(self, text: str) -> None:
+        """Not shown."""
+
+    def launch_ended(self, result: Result) -> None:
         """Remove the panel."""
         self.erase()
-
-    def replay(self, event: Event) -> None:
-        """Show an event of a run in another process, whose version may be another one."""
-        calls = ("launch_begins", "step_ended", "sampled", "launch_ended")
-        if event.kind == "call" and event.call in calls:
-            with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
-                getattr(self, event.call)(*event.arguments)
 
 
 def campaign_panel(stream: TextIO, quiet: bool) -> CampaignPanel | None:
     """Return the panel for a campaign on a terminal; None elsewhere or if `quiet`."""
     console = Console(file=stream)
     live = console.is_terminal and not console.is_dumb_terminal
-    return CampaignPanel(console) if live and not quiet else None
+    return CampaignPanel(stream) if live and not quiet else None

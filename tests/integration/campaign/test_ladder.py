@@ -29,9 +29,7 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Ladder:
     config = write_config(folder, job)
     known = (*(switch for switch in SWITCHES if switch.level == "basic"), UNSAFE)
     request = LadderRequest(config, "baseline,basic,advanced", rounds=1, output_dir=folder / "out")
-    found = run(request, print, known)
-    assert isinstance(found, Ladder)
-    return found
+    return run(request, print, known=known)
 
 
 def of(ladder: Ladder, level: str) -> LevelFound:

@@ -39,7 +39,7 @@ print(EXPRESSION)
 class ReadingSide(Side):
     """A side whose loss is what its Python prints."""
 
-    def run_with(self, settings: Sequence[str], on_event: object = None) -> RunRecord:
+    def run_with(self, settings: Sequence[str], *shown: object) -> RunRecord:
         text = LOSS.replace("EXPRESSION", (self.folder / "loss.txt").read_text())
         code, out, err = run_child([str(self.python), "-c", text], self.folder, self.environment)
         number = sum(1 for _ in self.output_dir.parents[1].rglob("metrics.json"))
@@ -153,11 +153,11 @@ def test_it_goes_on_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> No
     ran: list[Path] = []
     real = ReadingSide.run_with
 
-    def stopping(side: ReadingSide, settings: Sequence[str], on_event: object = None) -> RunRecord:
+    def stopping(side: ReadingSide, settings: Sequence[str], *shown: object) -> RunRecord:
         if len(ran) == 5:
             raise KeyboardInterrupt
         ran.append(side.output_dir)
-        return real(side, settings, on_event)
+        return real(side, settings, *shown)
 
     monkeypatch.setattr(ReadingSide, "run_with", stopping)
     said: list[str] = []

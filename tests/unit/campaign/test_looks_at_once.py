@@ -24,7 +24,7 @@ class Recorded(Side):
     events: list[str] = field(default_factory=list)
     children: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def start(self, settings: Sequence[str], events: int | None = None) -> subprocess.Popen[str]:
+    def start(self, settings: Sequence[str], *shown: object) -> subprocess.Popen[str]:
         self.events.append(f"start {self.role} {' '.join(settings)}")
         self.children.append(subprocess.Popen(SLEEPS, text=True))
         return self.children[-1]

@@ -220,20 +220,6 @@ def test_a_canary_that_ends_after_its_look_needs_a_look(tmp_path: Path) -> None:
         assert load_config(file).config.exact
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["[python, -I, train.py]", "[bash, -c, 'cd src && python -I train.py']"],
-)
-def test_a_command_that_lets_no_canary_in_is_refused_before_anything_starts(
-    tmp_path: Path, command: str
-) -> None:
-    file = tmp_path / "c.yaml"
-    assert refused(file, f"name: own\ncommand: {command}\n") == (
-        f"command in {file}:2: python -I runs isolated from its environment, so the canary cannot "
-        "watch it (remove -I)"
-    )
-
-
 def test_a_key_of_ppo_is_not_proposed_to_another_trainer(tmp_path: Path) -> None:
     file = tmp_path / "canary.yaml"
     file.write_text("training_type: dpo\nppo_epochs: 2\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.config.load import load_config, load_values
+from canary.config.load import load_config
 from canary.errors import InputError
 from canary.inputs.locations import data_place, model_folder
 from canary.inputs.preconditions import look_beforehand
@@ -200,11 +200,3 @@ def test_a_model_folder_without_weights_is_refused_before_anything_starts(
         look_beforehand(loaded, tmp_path, 1, lambda note: None)
     (folder / weights).touch()
     look_beforehand(loaded, tmp_path, 1, lambda note: None)
-
-
-def test_a_command_that_replaces_the_python_path_is_told_before_it_starts(tmp_path: Path) -> None:
-    words = ["bash", "-c", "PYTHONPATH=src python train.py"]
-    loaded = load_values(None, {"command": (words, "here"), "training_type": ("exec", "here")})
-    said: list[str] = []
-    look_beforehand(loaded, tmp_path, 1, said.append)
-    assert said[0].startswith("PYTHONPATH=src removes the canary's folder")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from canary.campaign.side import Side, events_to, finish_child, folder_left, start_child
+from canary.campaign.side import Side, folder_left
 from canary.errors import MachineError, UsageError
 from canary.ladder.site import FinishedRun, Site
 from canary.ladder.switches import Job
-from canary.protocol.job import EVENTS
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Event
+from canary.runner.display.progress import Screen
 from tests.unit.comparing import crashed, example
 from tests.unit.laddering import CPU, config_of, silent
 
@@ -178,58 +174,19 @@ def test_a_launch_that_failed_has_no_speed(tmp_path: Path, started: Started) -> 
     assert found.speed is None
 
 
-def test_steps_and_alerts_are_passed_on_whatever_they_say_and_the_rest_is_not(
+def test_a_launch_says_on_the_screen_which_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events = (
-        Event("run", "  step 1/20"),
-        Event("step", "third of twenty"),
-        Event("alert", "completed after 20 steps"),
-        Event("ended", "  step 20/20"),
-    )
+    seen: list[tuple[object, ...]] = []
 
-    def run_with(side: Side, settings: object, tell: Callable[[Event], None]) -> RunRecord:
-        for event in events:
-            tell(event)
+    def run_with(side: Side, settings: object, *shown: object) -> RunRecord:
+        seen.append(shown)
         return example()
 
     monkeypatch.setattr(Side, "run_with", run_with)
-    said: list[str] = []
-    Site(Job(config_of(), CPU), tmp_path, said.append).timed("basic", {})
-    assert said == [
-        "  basic, timed: third of twenty",
-        "  basic, timed: completed after 20 steps",
-    ]
-
-
-FOLLOWED = """
-import os, sys
-import canary.runner.display.progress
-from canary.protocol.job import EVENTS
-from canary.runner.display.progress import listener_for
-from tests.unit.record.test_summary import row
-canary.runner.display.progress.LINE_EVERY_S = 0.0
-listener = listener_for(sys.stderr, quiet=True)
-assert EVENTS not in os.environ
-listener.warned("mind this")
-listener.launch_begins(1, 3)
-for step in (1, 2):
-    listener.step_ended(row(step, 0.5))
-os.write(listener.inner._stream.fileno(), b'{"kind": "st')
-"""
-
-
-def test_events_of_a_child_are_heard_in_their_order_and_half_a_line_is_not() -> None:
-    heard: list[Event] = []
-    with events_to(heard.append) as file:
-        environment = {**os.environ, EVENTS: str(file)}
-        child = start_child([sys.executable, "-c", FOLLOWED], Path.cwd(), environment, file)
-        assert finish_child(child) == (0, "", "")
-    lines = [event.kind for event in heard if event.kind != "call"]
-    assert lines == ["note", "launch", "step", "step"]
-    calls = [event.call for event in heard if event.kind == "call"]
-    assert calls == ["launch_begins", "step_ended", "step_ended"]
-    assert heard[0].text == "note: mind this"
+    screen = Screen(2, lines=True)
+    Site(Job(config_of(), CPU), tmp_path, silent, screen=screen).timed("basic", {})
+    assert seen == [(screen, "basic, timed")]
 
 
 def test_a_run_that_left_no_record_says_why_and_whose_it_was(tmp_path: Path) -> None:

@@ -1,83 +1,66 @@
-"""The panel of a campaign: each run while it trains, in this process or another, then gone."""
+"""The progress of a campaign's runs: each draws on the campaign's screen, and its panel goes."""
 
 from __future__ import annotations
 
 import io
-import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from canary.campaign.side import events_to
-from canary.protocol.job import Result
-from canary.runner.display.progress import (
-    CampaignPanel,
-    Event,
-    JsonLines,
-    campaign_panel,
-)
+from canary.campaign.side import finish_child, start_child
+from canary.runner.display.progress import CampaignPanel, Screen, campaign_panel
 
-ROW: Any = {
-    "launch": 1,
-    "step": 1,
-    "wall_s": 0.25,
-    "phases": {"forward": 0.2, "backward": 0.05},
-    "loss": 0.5,
-    "samples": 2,
-}
-
-
-def panel() -> tuple[CampaignPanel, io.StringIO]:
-    stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=100, color_system=None)
-    return CampaignPanel(console), stream
+CHILD = """
+import os, sys
+import canary.runner.display.progress
+from canary.protocol.job import SHOWN, Result
+from tests.unit.record.test_summary import row
+canary.runner.display.progress.LINE_EVERY_S = 0.0
+listener = canary.runner.display.progress.listener_for(sys.stderr, quiet=True)
+assert SHOWN not in os.environ
+listener.warned("mind this")
+listener.launch_begins(1, 3)
+for step in (1, 2):
+    listener.step_ended(row(step, 0.5))
+listener.inner._moment = -1.0
+listener.waiting()
+listener.launch_ended(Result("completed"))
+"""
 
 
-def sent() -> list[str]:
-    """The lines that a run sends to the program that follows it."""
-    stream = io.StringIO()
-    lines = JsonLines(stream)
-    lines.launch_begins(0, 10)
-    lines.sampled({"cpu_percent": 50.0})
-    lines.step_ended(ROW)
-    lines.launch_ended(Result("completed"))
-    return stream.getvalue().splitlines()
+def shown(tmp_path: Path, name: str, **how: Any) -> str:
+    """What a run in another process shows."""
+    path = tmp_path / "screen"
+    with path.open("w") as stream:
+        screen = Screen(stream.fileno(), **how)
+        environment = {**os.environ, **screen.told(name)}
+        child = start_child([sys.executable, "-c", CHILD], Path.cwd(), environment, screen.file)
+        assert finish_child(child) == (0, "", "")
+    return path.read_text(encoding="utf-8")
 
 
-def test_a_run_in_another_process_is_shown_and_its_panel_goes() -> None:
-    shown, stream = panel()
-    shown.name = "pair 2 of 3, head (4 min left)"
-    *running, ended = (Event(**json.loads(line)) for line in sent())
-    for event in running:
-        shown.replay(event)
-    shown._moment = -1.0
-    shown.waiting()
-    text = stream.getvalue()
+def test_a_run_in_another_process_draws_its_panel_and_removes_it(tmp_path: Path) -> None:
+    text = shown(tmp_path, "pair 2 of 3, head (4 min left)")
     assert "pair 2 of 3, head (4 min left) timed" in text
-    assert "1/10" in text
-    assert "step loss 0.5" in text
-    assert "250 ms/step" in text
-    shown.replay(ended)
-    assert stream.getvalue().endswith("F\x1b[J")
+    assert "2/3" in text
+    assert "500 ms/step" in text
+    assert text.endswith("F\x1b[J")
+    assert "mind this" not in text
 
 
-def test_what_another_version_sends_cannot_stop_the_campaign() -> None:
-    shown, _ = panel()
-    for event in (
-        Event("call", "", "step_ended", ()),
-        Event("call", "", "step_ended", ({"odd": 1},)),
-        Event("call", "", "__init__", ()),
-        Event("call", "", "replay", (1,)),
-        Event("step", "text"),
-    ):
-        shown.replay(event)
-    found: list[Event] = []
-    with events_to(found.append) as file:
-        for line in ('{"kind": "step", "text": "a", "new": 1}', "no json", sent()[0]):
-            with open(file, "w", closefd=False) as stream:
-                stream.write(f"{line}\n")
-    assert [event.kind for event in found] == ["launch"]
+def test_the_lines_of_a_named_run_are_those_of_its_steps(tmp_path: Path) -> None:
+    lines = shown(tmp_path, "basic, timed", lines=True).splitlines()
+    assert [line.partition(" · ")[0] for line in lines] == [
+        "  basic, timed: step 1/3",
+        "  basic, timed: step 2/3",
+    ]
+    every = shown(tmp_path, "", lines=True).splitlines()
+    assert every[0] == "note: mind this"
+    assert every[1].startswith("launch 2: 3 steps")
+    assert every[-1].startswith("  completed after 2 steps")
 
 
 def test_only_a_terminal_gets_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
