@@ -66,7 +66,7 @@ class Site:
         groups = (
             (
                 name or "Runs",
-                f"/ladder/{quote(name)}" if (self.root / name / FILE).is_file() else "",
+                f"/ladder/{quote(name)}" if name and (self.root / name / FILE).is_file() else "",
                 tuple(line for line in lines if line.place.campaign == name),
             )
             for name in ("", *campaigns)
