@@ -1,9 +1,7 @@
-"""Figures of live anomaly detection: `python -m bench.anomaly curves|times|replay|cost`.
+"""Figures of live anomaly detection: `python -m bench.anomaly curves|replay|cost`.
 
 - `curves`: healthy curves with noise, white or correlated between steps, in every signal that
   detectors read, and the same with a fault of each type (`bench.anomaly_curves`);
-- `times`: the same for step times on a machine whose speed shifts; also the share of runs found
-  that slow down from their middle on;
 - `replay FOLDER...`: runs the detectors on the steps of real runs;
 - `cost`: CPU time of `analyze_training_step` on a model of 1.3 million parameters, in rounds with
   and without it.
@@ -12,7 +10,6 @@
 from __future__ import annotations
 
 import argparse
-import random
 import statistics
 import time
 from collections import Counter
@@ -21,37 +18,15 @@ from pathlib import Path
 
 from scipy import stats
 
-from bench.anomaly_curves import FAULTS, correlated, faulty, healthy
+from bench.anomaly_curves import FAULTS, faulty, healthy
 from canary.record.alert import Alert
 from canary.record.jsonio import rows_since
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
-from canary.training.anomaly.detectors.slowing import SlowingDetector
 from canary.training.anomaly.observation import Observation, from_row
 
-PHIS = (0.0, 0.5, 0.8, 0.9, 0.95)
-SDS = (0.001, 0.01, 0.05, 0.1, 0.2)
-LENGTHS = (100, 300, 1000)
+LONG = 100
+"""Steps of a run that counts as long."""
 RUNS = 200
-
-
-SHIFTS = ((1.0,), (1.0, 1.2), (1.0, 1.2, 1.4))
-"""Levels of step time between which a shared machine shifts."""
-
-
-def own_seconds(
-    seed: int, phi: float, sd: float, steps: int, shifts: Sequence[float] = SHIFTS[1]
-) -> list[float]:
-    """Return the step times of a healthy run: noise around levels that change every 20 or 100 steps
-    on average. Every twentieth step may evaluate and take three times as long."""
-    chance = random.Random(f"seconds {seed} {phi} {sd} {steps} {shifts}")
-    noise, level = correlated(chance, phi, sd), chance.choice(shifts)
-    found = []
-    for step in range(1, steps + 1):
-        if chance.random() < 1 / (20, 100)[seed % 2]:
-            level = chance.choice(shifts)
-        longer = 3.0 if step % 20 == 0 and chance.random() < 0.5 else 1.0
-        found.append(0.1 * level * longer * max(0.05, next(noise)))
-    return found
 
 
 def judged(observations: Sequence[Observation]) -> list[Alert]:
@@ -92,32 +67,6 @@ def curves(runs: int, seed: str) -> None:
         print(f"{kind}: {hits} of {runs} found, {early} with an alert before it", flush=True)
 
 
-def times(runs: int) -> None:
-    """Print how many runs raise a slowing alert: healthy ones, and ones that slow down."""
-
-    def alarmed(seconds: Sequence[float]) -> bool:
-        detector = SlowingDetector()
-        rows = (Observation(step=at, own_s=taken) for at, taken in enumerate(seconds, 1))
-        return any([*detector.observe(row)] for row in rows)
-
-    for shifts in SHIFTS:
-        cells = [(phi, sd, seed) for phi in PHIS for sd in SDS for seed in range(runs)]
-        alarms = sum(
-            alarmed(own_seconds(seed, phi, sd, (60, *LENGTHS)[seed % 4], shifts))
-            for phi, sd, seed in cells
-        )
-        print(f"healthy, levels {shifts}: {share(alarms, len(cells))}", flush=True)
-    for steps in (40, 100):
-        for slower in (1.5, 2.0, 2.6):
-            for sd in SDS[2:]:
-                found = 0
-                for seed in range(runs):
-                    taken = own_seconds(seed, 0.5, sd, steps, SHIFTS[0])
-                    taken[steps // 2 :] = [slower * each for each in taken[steps // 2 :]]
-                    found += alarmed(taken)
-                print(f"{steps} steps, {slower} times, sd {sd:.0%}: {found} of {runs}", flush=True)
-
-
 def share(alarms: int, runs: int) -> str:
     """Return the share of runs with alerts in words."""
     return (
@@ -134,7 +83,7 @@ def replay(folders: Sequence[Path]) -> None:
         rows, _ = rows_since(file, 0)
         found = alerts_of([from_row(row) for row in rows])
         alarmed += bool(found)
-        longer += len(rows) >= LENGTHS[0]
+        longer += len(rows) >= LONG
         kinds.update(set(found))
         if found:
             print(f"{file.parent}: {len(rows)} steps, {', '.join(found)}")
@@ -226,15 +175,13 @@ class SmallLlama:
 def main() -> None:
     """Run the requested measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("curves", "times", "replay", "cost"))
+    parser.add_argument("what", choices=("curves", "replay", "cost"))
     parser.add_argument("folders", nargs="*", type=Path, help="runs to replay")
     parser.add_argument("-n", type=int, default=RUNS, help="runs of each kind")
     parser.add_argument("--seed", default="", help="other curves")
     asked = parser.parse_args()
     if asked.what == "curves":
         curves(asked.n, asked.seed)
-    elif asked.what == "times":
-        times(asked.n)
     elif asked.what == "replay":
         replay(asked.folders or [Path("canary_output")])
     else:

@@ -74,13 +74,9 @@ def healthy(seed: object, online: bool, least: int = 0) -> Run:
     loss, (rate, by_hand) = _loss(chance, steps), _rate(chance, steps)
     norm, tail = 10 ** chance.uniform(-1.5, 1.5), chance.uniform(0.1, 0.7)
     reward, gain = chance.uniform(-2, 2), chance.uniform(0.0, 2.0)
-    kl, entropy, length = (
-        10 ** chance.uniform(-3, -0.5),
-        chance.uniform(0.3, 3),
-        10 ** chance.uniform(1, 3),
-    )
+    kl, entropy = 10 ** chance.uniform(-3, -0.5), chance.uniform(0.3, 3)
     settled, size = chance.uniform(0.4, 0.9), chance.choice((4, 16, 64))
-    value, scale = chance.uniform(0.05, 2.0), max(0.3, abs(reward))
+    scale = max(0.3, abs(reward))
     found = []
     for n in range(steps):
         now = [next(each) for each in series]
@@ -106,9 +102,6 @@ def healthy(seed: object, online: bool, least: int = 0) -> Run:
                 kl=kl * (1 - math.exp(-5 * done)) * now[4],
                 entropy=entropy * (1 - (1 - settled) * done) * now[5],
                 clip_fraction=0.15 * now[6],
-                length=length * (1 + 0.3 * done) * now[7],
-                value_loss=value * (0.3 + math.exp(-4 * done)) * now[8],
-                explained_variance=0.7 * (1 - math.exp(-5 * done)) * now[9],
             )
         found.append(each)
     return found
@@ -249,7 +242,6 @@ FAULTS: dict[str, tuple[bool, Change]] = {
     "kl_blowup": (True, _runaway),
     "entropy_collapse": (True, _times("entropy", 0.005, 0.06)),
     "clip_fraction_saturation": (True, _to("clip_fraction", 0.6, 0.95)),
-    "value_loss_blowup": (True, _times("value_loss", 30, 1000)),
 }
 """By type: whether the training is online, and what goes wrong."""
 

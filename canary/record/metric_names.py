@@ -93,18 +93,10 @@ _TABLE = (
     Quantity(
         "length",
         ("completions/mean_length", "completion_length", "response_length/mean"),
-        observed=True,
     ),
     Quantity("policy_loss", ("policy_loss", "loss/policy_avg", "actor/pg_loss"), "policy loss"),
-    Quantity(
-        "value_loss",
-        ("value_loss", "loss/value_avg", "critic/vf_loss"),
-        "value loss",
-        observed=True,
-    ),
-    Quantity(
-        "explained_variance", ("explained_variance", "critic/vf_explained_var"), observed=True
-    ),
+    Quantity("value_loss", ("value_loss", "loss/value_avg", "critic/vf_loss"), "value loss"),
+    Quantity("explained_variance", ("explained_variance", "critic/vf_explained_var")),
     Quantity("values", ("values_mean",)),
     Quantity("logprobs", ("logprobs",)),
     Quantity("reference_logprobs", ("reference_logprobs",)),

@@ -13,7 +13,6 @@ from canary.record.curves import curves_of, gated_metrics
 from canary.record.host import host_of, on_core_step_time_s
 from canary.record.jsonio import number
 from canary.record.ranks import ByRank, describe_ranks, merged_rows
-from canary.record.slowing import slowing
 from canary.record.spikes import stall_of
 from canary.record.step_row import Bytes, Row, is_timed
 from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
@@ -197,7 +196,6 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
             "phases_cpu": phase_means(steady, "phases_cpu"),
             "cpu_s_per_step": cpu_s_per_step(steady),
             "on_core_step_time_s": on_core_step_time_s(steady),
-            "slowing": slowing(steady),
             "stall": stall_of(steady),
         }
     )

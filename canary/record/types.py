@@ -312,9 +312,6 @@ class Launch(Section):
     on_core_step_time_s: Number | None = None
     """Mean step time after warm-up without the training thread's waits for a core: the step time
     on a CPU without other work. Null on a device, or if the waits were not measured."""
-    slowing: Number | None = None
-    """Time of steps in the last third over the first third (see `canary.record.slowing`); None if
-    the launch is too short."""
     stall: Stall | None = None
     """None without such a step, and in records of older versions."""
     host: dict[str, Number] = Field(default_factory=dict)

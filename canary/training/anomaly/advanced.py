@@ -21,8 +21,6 @@ from canary.training.anomaly.detectors.gradient import GradientDetector
 from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
 from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
 from canary.training.anomaly.detectors.rlhf import RLHFDetector
-from canary.training.anomaly.detectors.slowing import SlowingDetector
-from canary.training.anomaly.detectors.value_function import ValueDetector
 from canary.training.anomaly.hooks import Handler, StopTraining, call_all, stop_for
 from canary.training.anomaly.log import ALERTS_FILE, AlertLog
 from canary.training.anomaly.observation import Observation
@@ -54,7 +52,6 @@ class AdvancedAnomalyDetector:
         convergence: plateau_threshold 0.001, plateau_window 50.
         reward_drift: drift_threshold 0.1, calibration_threshold 0.7.
         rlhf: kl_limit 1.0, entropy_floor 0.1, clip_limit 0.5.
-        value: loss_limit 10.0.
         scaled_gradients: True for float16, whose first gradients overflow until their scale fits.
         stop_on: an alert of at least this severity raises StopTraining.
         detectors: your additional detectors, with `observe(observation) -> Iterable[Alert]`.
@@ -76,7 +73,6 @@ class AdvancedAnomalyDetector:
         convergence: Settings = None,
         reward_drift: Settings = None,
         rlhf: Settings = None,
-        value: Settings = None,
         *,
         scaled_gradients: bool = False,
         stop_on: Severity | None = None,
@@ -96,8 +92,6 @@ class AdvancedAnomalyDetector:
             _build("reward_drift", CalibrationDetector, drift),
             RewardDriftDetector(**only_drift),
             _build("rlhf", RLHFDetector, rlhf),
-            _build("value", ValueDetector, value),
-            SlowingDetector(),
             *detectors,
         ]
         self.stop_on = stop_on
@@ -105,7 +99,6 @@ class AdvancedAnomalyDetector:
         # Also at the end of the process, for a loop that does not call `flush`.
         weakref.finalize(self, self._log.write_summary)
         self._told: list[Alert] = []
-        self._more: dict[str, Any] = {}
         self._listeners: list[Handler] = []
         self._measure: Measure | None = None
         self._step = 0
@@ -141,7 +134,7 @@ class AdvancedAnomalyDetector:
         kl: Any = None,
         entropy: Any = None,
         clip_fraction: Any = None,
-        length: Any = None,
+        learning_rate: Any = None,
         metrics: Mapping[str, Any] | None = None,
         step: int | None = None,
     ) -> list[Alert]:
@@ -157,8 +150,9 @@ class AdvancedAnomalyDetector:
             rewards: one per sample: tensor, array or list. predictions: of rewards, one per sample.
             grad_norm: the gradient norm if you know it, as `clip_grad_norm_` returns it.
             kl: to the reference model, mean per token. entropy: mean per token, in nats.
-            clip_fraction: share of clipped tokens. length: mean tokens per completion.
-            metrics: other numbers by name, such as a critic's `value_loss`, `explained_variance`.
+            clip_fraction: share of clipped tokens.
+            learning_rate: of the step, if the optimizer already has that of the next one.
+            metrics: other numbers by name, for your own detectors.
             step: step number; counted from 1 by default.
 
         Raises:
@@ -174,24 +168,16 @@ class AdvancedAnomalyDetector:
         numbers = {"loss": loss, "grad_norm": grad_norm, "kl": kl, "entropy": entropy}
         observations = self._measure.take(
             self._step,
-            {**numbers, "clip_fraction": clip_fraction, "length": length},
+            {**numbers, "clip_fraction": clip_fraction},
             model=model,
             optimizer=optimizer,
             batch_size=batch_size,
             rewards=rewards,
             predictions=predictions,
             metrics=metrics or {},
-            **self._more,
+            learning_rate=learning_rate,
         )
         return self._judge_all(observations)
-
-    def analyze(self, more: Mapping[str, Any], **given: Any) -> list[Alert]:
-        """Call `analyze_training_step`, with more of what `Measure.take` gets."""
-        self._more = dict(more)
-        try:
-            return self.analyze_training_step(**given)
-        finally:
-            self._more = {}
 
     def flush(self) -> list[Alert]:
         """Wait for the last numbers from the device, return their alerts and write the summary.

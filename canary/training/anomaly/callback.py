@@ -1,8 +1,8 @@
 """`AnomalyCallback` runs the detectors on any `transformers.Trainer`.
 
-A callback gets neither the trainer nor the raw loss. So this one wraps `Trainer.training_step` and
-`Trainer.log` on the class during the training; calls of other trainers pass through unchanged. The
-logged loss is not used: the trainer's filter turns a NaN into the last good value.
+A callback gets neither the trainer nor the raw loss. So this one finds its trainer among the
+process's objects, and wraps methods of that instance while it trains. The logged loss is not used:
+the trainer's filter turns a NaN into the last good value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from transformers import Trainer, TrainerCallback
 from canary.record.alert import Alert, tracked
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.anomaly.measure import gradient_norm, rates_of
+from canary.training.anomaly.measure import gradient_norm
+from canary.training.collectors.living import living
 from canary.training.collectors.metrics import StepMetrics, Trackers
 from canary.training.collectors.wrapping import Wrapping
 
@@ -38,20 +39,17 @@ class AnomalyCallback(TrainerCallback):
         self.detector = detector
         self.stopped: StopTraining | None = None
         self._arguments = arguments
-        self._trainer: Any = None
-        self._metrics: StepMetrics | None = None
-        self._trackers: Trackers | None = None
         self._wrapping = Wrapping()
         self._clear()
 
     def _clear(self) -> None:
         self._losses: list[torch.Tensor] = []
         self._norm: Any = None
-        self._rates: Any = None
+        self._rate: Any = None
         self._logged: dict[str, float] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Make the detector and wrap the Trainer's methods; their first call gives the trainer."""
+        """Make the detector, and wrap methods of the trainer that has this callback."""
         if self.detector is None:
             arguments: dict[str, Any] = {
                 "output_dir": args.output_dir,
@@ -60,55 +58,46 @@ class AnomalyCallback(TrainerCallback):
             }
             self.detector = AdvancedAnomalyDetector(**arguments | self._arguments)
         self.stopped = None
-        self._unwrap()
-        self._wrapping.wrap(Trainer, "training_step", self._around_training_step)
-        self._wrapping.wrap(Trainer, "log", self._around_log)
+        self._wrapping.undo()
+        self._clear()
+        trainer = next(one for one in living(Trainer) if self in _callbacks_of(one))
+        self._metrics, self._trackers = StepMetrics(trainer), Trackers(trainer)
+        self._wrapping.wrap(trainer, "training_step", self._around_training_step)
+        self._wrapping.wrap(trainer, "log", self._around_log)
+        self._wrapping.wrap(trainer.accelerator, "clip_grad_norm_", self._around_clip)
 
-    def _around_training_step(self, original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
-        loss = original(trainer, *args, **kwargs)
-        if self._is_mine(trainer):
-            self._losses.append(loss.detach())
+    def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = original(*args, **kwargs)
+        self._losses.append(loss.detach())
         return loss
 
-    def _around_log(self, original: Any, trainer: Any, logs: Any, *args: Any, **rest: Any) -> Any:
-        if self._is_mine(trainer) and not self._losses:
+    def _around_log(self, original: Any, logs: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._losses:
             # A trainer that overrides the loop shows only what it logs.
             self._logged = {
                 name: float(value) for name, value in logs.items() if isinstance(value, int | float)
             }
-        return original(trainer, logs, *args, **rest)
-
-    def _is_mine(self, trainer: Any) -> bool:
-        if self._trainer is None and self in trainer.callback_handler.callbacks:
-            self._trainer = trainer
-            self._metrics, self._trackers = StepMetrics(trainer), Trackers(trainer)
-            self._wrapping.wrap(trainer.accelerator, "clip_grad_norm_", self._around_clip)
-        return self._trainer is trainer
+        return original(logs, *args, **kwargs)
 
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._norm = original(*args, **kwargs)
         return self._norm
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Read norm and rates: gradients are complete here, and the rate is this step's."""
+        """Read norm and rate: gradients are complete here, and the rate is this step's."""
         if self._norm is None:
             # Without clipping the trainer computes no norm.
             self._norm = gradient_norm(kwargs["model"].parameters())
-        self._rates = rates_of(kwargs.get("optimizer"))
+        if kwargs.get("optimizer") is not None:
+            self._rate = kwargs["optimizer"].param_groups[0]["lr"]
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note that the trainer has logged the previous step."""
-        if self._metrics is not None:
-            self._metrics.step_ended()
+        self._metrics.step_ended()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Check the step, before the trainer logs it."""
         losses = self._losses
-        fresh = self._metrics.fresh() if self._metrics is not None else {}
-        more = {
-            "micro_losses": losses,
-            "rates": self._rates or rates_of(kwargs.get("optimizer")),
-        }
         given: dict[str, Any] = {
             "step": state.global_step,
             "model": kwargs.get("model"),
@@ -117,16 +106,17 @@ class AnomalyCallback(TrainerCallback):
             "loss": torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else None,
             "batch_size": int(args.per_device_train_batch_size) * len(losses) or None,
             "grad_norm": self._norm,
-            "metrics": self._logged | fresh,
+            "learning_rate": self._rate,
+            "metrics": self._logged | self._metrics.fresh(),
         }
         self._clear()
-        self._check(state, control, lambda detector: detector.analyze(more, **given))
+        self._check(state, control, lambda detector: detector.analyze_training_step(**given))
         return control
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Check the last steps and unwrap the Trainer's methods."""
+        """Check the last steps and unwrap the trainer's methods."""
         self._check(state, control, lambda detector: detector.flush())
-        self._unwrap()
+        self._wrapping.undo()
         return control
 
     def _check(
@@ -151,7 +141,8 @@ class AnomalyCallback(TrainerCallback):
         if found and self._trackers:
             self._trackers.log(state.global_step, tracked(found))
 
-    def _unwrap(self) -> None:
-        self._wrapping.undo()
-        self._trainer = self._metrics = self._trackers = None
-        self._clear()
+
+def _callbacks_of(trainer: Any) -> list[Any]:
+    """Return a trainer's callbacks; none of one whose making failed."""
+    handler = getattr(trainer, "callback_handler", None)
+    return [] if handler is None else list(handler.callbacks)

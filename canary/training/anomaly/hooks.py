@@ -31,10 +31,10 @@ def stop_for(alert: Alert) -> StopTraining:
 
 
 class ProfilerRegistry:
-    """Handlers by the name of their hook."""
+    """Handlers of alerts. There is one hook: `anomaly_detection`."""
 
     def __init__(self) -> None:
-        self._handlers: dict[str, list[Handler]] = {}
+        self.handlers: list[Handler] = []
 
     def register_hook(self, name: str, handler: Handler) -> None:
         """Call `handler(alerts, step)` at each step with alerts, from now on.
@@ -44,15 +44,11 @@ class ProfilerRegistry:
         """
         if name != ANOMALY_DETECTION:
             raise UsageError(f"there is no hook {name!r}", f"register for {ANOMALY_DETECTION!r}")
-        self._handlers.setdefault(name, []).append(handler)
-
-    def handlers(self, name: str) -> tuple[Handler, ...]:
-        """Return the handlers of a hook, in order of registration."""
-        return tuple(self._handlers.get(name, ()))
+        self.handlers.append(handler)
 
     def clear(self) -> None:
         """Remove all handlers."""
-        self._handlers.clear()
+        self.handlers.clear()
 
 
 profiler_registry = ProfilerRegistry()
@@ -62,11 +58,8 @@ profiler_registry = ProfilerRegistry()
 class AnomalyDetectionHook:
     """Passes a detector's alerts to the handlers of `profiler_registry`."""
 
-    def __init__(
-        self, detector: AdvancedAnomalyDetector, registry: ProfilerRegistry = profiler_registry
-    ) -> None:
+    def __init__(self, detector: AdvancedAnomalyDetector) -> None:
         self.detector = detector
-        self._registry = registry
 
     def register_with_profiler(self) -> AnomalyDetectionHook:
         """Pass this detector's alerts to handlers of `anomaly_detection`. Call it once."""
@@ -79,7 +72,7 @@ class AnomalyDetectionHook:
 
     def __call__(self, alerts: list[Alert], step: int) -> None:
         """Call every handler. Raises StopTraining if one of them did."""
-        call_all(self._registry.handlers(ANOMALY_DETECTION), alerts, step)
+        call_all(tuple(profiler_registry.handlers), alerts, step)
 
 
 def call_all(handlers: Sequence[Handler], alerts: list[Alert], step: int) -> None:

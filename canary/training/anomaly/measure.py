@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -17,12 +16,8 @@ from canary.training.exact.parameters import local
 
 FAR_BEHIND = 64
 """Steps that may wait for their numbers; a device never lags so far."""
-REFRESH = 50
-"""Steps after which parameters are listed again: a user may freeze or add some."""
 Scalar: TypeAlias = torch.Tensor | float
-Rates: TypeAlias = tuple[tuple[Scalar, ...], tuple[float | None, ...]]
-"""Learning rates and peaks of the groups of an optimizer."""
-OF_POLICY = ("kl", "entropy", "clip_fraction", "length")
+OF_POLICY = ("kl", "entropy", "clip_fraction")
 
 
 class Measure:
@@ -32,9 +27,6 @@ class Measure:
         self._waiting: deque[tuple[DeferredScalars, Callable[[dict[str, float]], Observation]]] = (
             deque()
         )
-        self._parameters: list[torch.Tensor] = []
-        self._model: Callable[[], Any] = lambda: None
-        self._age = 0
         self._last_call: float | None = None
 
     def take(
@@ -48,21 +40,20 @@ class Measure:
         rewards: Any,
         predictions: Any,
         metrics: Mapping[str, Any],
-        micro_losses: Sequence[Any] = (),
-        rates: Rates | None = None,
+        learning_rate: Any,
     ) -> list[Observation]:
         """Begin to read one step. Return the observations whose numbers have arrived. `numbers`:
-        those of the step by their names in `Observation`, or None; `rates`: set if the optimizer
-        already has those of the next step."""
+        those of the step by their names in `Observation`, or None; `learning_rate`: set if the
+        optimizer already has that of the next step."""
         known = {name: value for name, value in numbers.items() if value is not None}
         if "grad_norm" not in known and model is not None:
-            norm = gradient_norm(self._trained(model))
+            norm = gradient_norm(model.parameters())
             known |= {} if norm is None else {"grad_norm": norm}
         scalars = {name: _scalar(value, name) for name, value in known.items()}
         counts = _samples(rewards, predictions, scalars)
-        for place, loss in enumerate(micro_losses):
-            scalars[f"micro{place}"] = _scalar(loss, "loss")
-        of_groups, peaks = rates or rates_of(optimizer)
+        of_groups, peaks = rates_of(optimizer)
+        if learning_rate is not None:
+            of_groups = (_scalar(learning_rate, "learning_rate"),)
         scalars |= {f"rate{place}": rate for place, rate in enumerate(of_groups)}
         scalars |= {f"metric:{name}": _scalar(value, name) for name, value in metrics.items()}
         wall = self._since_last_call()
@@ -71,7 +62,6 @@ class Measure:
             return Observation(
                 step=step,
                 loss=values.get("loss"),
-                micro_losses=tuple(values[f"micro{place}"] for place in range(len(micro_losses))),
                 grad_norm=values.get("grad_norm"),
                 learning_rates=tuple(values[f"rate{place}"] for place in range(len(of_groups))),
                 peak_rates=peaks,
@@ -96,13 +86,6 @@ class Measure:
         now, last = time.perf_counter(), self._last_call
         self._last_call = now
         return None if last is None else now - last
-
-    def _trained(self, model: Any) -> list[torch.Tensor]:
-        if self._model() is not model or self._age >= REFRESH:
-            self._parameters = [p for p in model.parameters() if p.requires_grad]
-            self._model, self._age = weakref.ref(model), 0
-        self._age += 1
-        return self._parameters
 
 
 def _fields(values: Mapping[str, float], counts: tuple[int, int]) -> dict[str, Any]:
@@ -182,7 +165,7 @@ def _samples(given: Any, predicted: Any, scalars: dict[str, Scalar]) -> tuple[in
     return count, count
 
 
-def rates_of(optimizer: Any) -> Rates:
+def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ...]]:
     """Return each group's rate and its scheduler's `initial_lr` (None without a scheduler)."""
     groups = getattr(optimizer, "param_groups", None) or []
     peaks = tuple(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES
-from canary.record.slowing import own_seconds, tokens_of
 
 if TYPE_CHECKING:
     from canary.record.step_row import Row
@@ -45,7 +44,6 @@ class Observation:
     step: int
     loss: float | None = None
     """The raw loss, before any filter."""
-    micro_losses: tuple[float, ...] = ()
     grad_norm: float | None = None
     """Norm of all gradients before clipping."""
     learning_rates: tuple[float, ...] = ()
@@ -55,21 +53,11 @@ class Observation:
     batch_size: int | None = None
     """Samples of the whole step."""
     wall_s: float | None = None
-    own_s: float | None = None
-    """Seconds of the step that the training itself used (`canary.record.slowing`)."""
-    tokens: float | None = None
-    """Tokens of the step."""
     rewards: Sample | None = None
     agreement: Agreement | None = None
     kl: float | None = None
     entropy: float | None = None
     clip_fraction: float | None = None
-    length: float | None = None
-    """Mean length of completions in tokens."""
-    value_loss: float | None = None
-    """Half the squared error of the values, mean per token."""
-    explained_variance: float | None = None
-    """1 - Var(returns - values) / Var(returns), over the tokens of the step."""
     surrogate: bool = False
     """`loss` is a policy's surrogate loss, which cancels to 0: its level means nothing."""
     kl_of_sequence: bool = False
@@ -118,12 +106,9 @@ def from_row(row: Row) -> Observation:
     fields = from_metrics(row.get("rl") or {}) | {
         "step": int(row["step"]),
         "loss": loss,
-        "micro_losses": tuple(float(number(value)) for value in row.get("micro_losses") or ()),
         "grad_norm": norm,
         "learning_rates": () if rate is None else (rate,),
         "batch_size": row.get("samples") or None,
         "wall_s": None if row.get("look") else row.get("wall_s"),
-        "own_s": own_seconds(row),
-        "tokens": tokens_of(row),
     }
     return Observation(**fields)

@@ -30,8 +30,6 @@ TYPES: dict[str, tuple[Severity, str]] = {
     "kl_blowup": ("high", "rlhf"),
     "entropy_collapse": ("high", "rlhf"),
     "clip_fraction_saturation": ("medium", "rlhf"),
-    "value_loss_blowup": ("high", "rlhf"),
-    "slowing_down": ("medium", "performance"),
 }
 """Severity and category of each type."""
 QUIET = 10

@@ -15,7 +15,7 @@ non-finite norms in succession are ignored."""
 
 
 class FiniteDetector:
-    """Checks the raw loss of the step and of each micro-batch, the gradient norm, KL and reward."""
+    """Checks the raw loss, the gradient norm, KL and reward."""
 
     def __init__(self, scaled_gradients: bool = False) -> None:
         self._patience = SCALING if scaled_gradients else 0
@@ -26,16 +26,10 @@ class FiniteDetector:
         """Check one step."""
         self._episodes.next()
         step, norm = observation.step, observation.grad_norm
-        losses = [observation.loss, *observation.micro_losses]
-        bad = next((loss for loss in losses if loss is not None and not math.isfinite(loss)), None)
-        if self._episodes.is_new("loss", bad is not None):
-            micro = list(observation.micro_losses)
-            words = f"the loss is {bad}"
-            yield alert("loss_not_finite", step, words, bad, None, micro_losses=micro)
         reward = observation.rewards.mean if observation.rewards is not None else None
         # `kl_blowup` reports an infinite KL.
         kl = None if observation.kl == math.inf else observation.kl
-        for name, value in (("kl", kl), ("reward", reward)):
+        for name, value in (("loss", observation.loss), ("kl", kl), ("reward", reward)):
             if self._episodes.is_new(name, value is not None and not math.isfinite(value)):
                 yield alert(f"{name}_not_finite", step, f"the {name} is {value}", value, None)
         if norm is None:

@@ -219,7 +219,6 @@ def test_windows_are_bounded() -> None:
                     kl=0.1,
                     entropy=1.0,
                     clip_fraction=0.1,
-                    length=10.0,
                 )
             )
 

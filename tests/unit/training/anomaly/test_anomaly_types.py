@@ -117,9 +117,6 @@ FIRES: dict[str, dict[str, Run]] = {
     },
     "loss_not_finite": {
         "NaN": run(5, loss=before_after(1.0, math.nan, 4)),
-        "Inf in one micro-batch of several": run(
-            5, loss=1.0, micro_losses=before_after((0.5, 0.5), (0.5, math.inf), 4)
-        ),
     },
     "kl_not_finite": {"NaN": run(5, kl=before_after(0.1, math.nan, 4))},
     "reward_not_finite": {
@@ -137,18 +134,6 @@ FIRES: dict[str, dict[str, Run]] = {
     },
     "clip_fraction_saturation": {
         "most of the tokens": run(30, clip_fraction=before_after(wobble(0.1), 0.8, 15)),
-    },
-    "value_loss_blowup": {
-        "a hundred times the usual": run(
-            40, value_loss=before_after(wobble(0.2), 20.0, 25), rewards=rewards(0.3)
-        ),
-        "by a fifth a step, from the first on": run(
-            60, value_loss=growing(0.1, 1.2), rewards=rewards(0.3)
-        ),
-    },
-    "slowing_down": {
-        "from its middle on": run(60, own_s=before_after(wobble(0.102), wobble(0.269), 31)),
-        "step by step": run(200, own_s=lambda n: 0.1 + 0.002 * n),
     },
 }
 
@@ -247,16 +232,6 @@ SILENT: dict[str, dict[str, Run]] = {
         "one step, soon after the start": run(9, entropy=lambda n: 1e-3 if n == 3 else 1.0),
     },
     "clip_fraction_saturation": {"a third of the tokens": run(60, clip_fraction=0.33)},
-    "value_loss_blowup": {
-        "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01)))
-    },
-    "slowing_down": {
-        "noise of a fifth": run(200, own_s=wobble(0.1, 0.2)),
-        "a machine that takes four tenths more": run(100, own_s=before_after(0.1, 0.14, 50)),
-        "longer sequences": run(
-            100, own_s=before_after(0.1, 0.25, 50), tokens=before_after(400, 700, 50)
-        ),
-    },
 }
 
 DOCUMENTED = {
@@ -279,9 +254,7 @@ DOCUMENTED = {
     "kl_blowup": "high",
     "entropy_collapse": "high",
     "clip_fraction_saturation": "medium",
-    "value_loss_blowup": "high",
     "loss_spike": "medium",
-    "slowing_down": "medium",
 }
 
 
@@ -343,7 +316,6 @@ LIMITS: list[tuple[str, str, tuple[float, float, float], Callable[[Any], Run]]] 
     ("rlhf", "kl_limit", (10, 20, 5), lambda v: run(30, kl=at_20(0.1, v))),
     ("rlhf", "entropy_floor", (0.5, 0.4, 0.6), lambda v: run(30, entropy=at_20(1.0, v))),
     ("rlhf", "clip_limit", (0.2, 0.3, 0.1), lambda v: run(30, clip_fraction=v)),
-    ("value", "loss_limit", (30, 9, 4), lambda v: run(30, value_loss=at_20(0.2, v))),
 ]
 
 
