@@ -50,11 +50,11 @@ def ended(*words: str) -> int:
 
 
 def test_a_ladder_is_printed_and_left_in_every_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answered(monkeypatch, made(tmp_path))
     assert ended("--format", "json") == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(capfd.readouterr().out)
     assert printed == json.loads((tmp_path / "ladder.json").read_text())
     assert (tmp_path / "ladder.txt").read_text().startswith("Ladder of job: PPO")
     assert (tmp_path / "ladder.md").read_text().startswith("### Ladder of job: PPO")
@@ -91,12 +91,12 @@ def test_the_page_has_a_button_per_level_with_its_figures_beside_the_baselines(
 
 
 def test_a_level_that_is_not_safe_ends_with_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     unsafe = Workshop(FAST, learns={("speed.kv_cache", True): 0.1})
     answered(monkeypatch, made(tmp_path, unsafe))
     assert ended() == 1
-    assert "UNSAFE: basic" in capsys.readouterr().out
+    assert "UNSAFE: basic" in capfd.readouterr().out
 
 
 def test_a_level_without_a_ratio_ends_with_1(
@@ -109,20 +109,20 @@ def test_a_level_without_a_ratio_ends_with_1(
 
 
 def test_a_baseline_that_does_not_run_ends_with_4(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answered(monkeypatch, RunFailed("the baseline level did not run: oom", "oom"))
     assert ended() == 4
-    assert capsys.readouterr().err == "canary: the baseline level did not run: oom\n"
+    assert capfd.readouterr().err == "canary: the baseline level did not run: oom\n"
 
 
 def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "ladder_at", lambda *_: pytest.fail("a launch was started"))
     (tmp_path / "file").write_text("")
     assert ended("-o", str(tmp_path / "file")) == 4
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert f"cannot make {tmp_path}/file/ladder-" in said
     assert "choose another folder with -o" in said
 
@@ -138,17 +138,17 @@ def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
     ],
 )
 def test_wrong_usage_ends_with_2_before_anything_runs(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert ended(*words) == 2
-    assert message in capsys.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 def test_completions_that_cannot_be_of_one_length_are_refused_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "grpo.yaml"
     file.write_text("training_type: grpo\ntrainer_args: {use_vllm: true}\n")
     assert ended(str(file)) == 2
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert "equal length, but fixed_length is for the model's generate, not for vLLM" in said

@@ -41,7 +41,7 @@ class Started:
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     found = Started()
     monkeypatch.setattr(
-        Side, "run_with", lambda side, settings, _: found.run_with(side, list(settings))
+        Side, "run_with", lambda side, settings, *_: found.run_with(side, list(settings))
     )
     return found
 
