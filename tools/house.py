@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 76_000,
+    "lines of canary": 75_150,
     "lines of tests": 66_000,
     "lines of bench": 20_050,
     "lines of tools": 1_600,
@@ -22,8 +22,8 @@ LIMITS = {
     "lines of canary/bisect": 2_700,
     "lines of canary/campaign": 2_400,
     "lines of canary/cli": 1_950,
-    "lines of canary/compare": 12_650,
-    "lines of canary/config": 2_930,
+    "lines of canary/compare": 12_150,
+    "lines of canary/config": 2_920,
     "lines of canary/gate": 2_900,
     "lines of canary/github": 2_200,
     "lines of canary/imports": 3_550,
@@ -37,8 +37,8 @@ LIMITS = {
     "lines of canary/report": 4_550,
     "lines of canary/runner": 2_700,
     "lines of canary/serve": 1_050,
-    "lines of canary/training": 19_400,
-    "lines of canary/trends": 1_300,
+    "lines of canary/training": 19_350,
+    "lines of canary/trends": 1_250,
     "files too long": 3,
     "functions too long": 6,
     "pages": 25,

@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 _FIRST_VALUES = (
     *("dpo_first_loss", "kto_first_loss", "starts_at_ratio_one", "first_ratio", "kl_sign"),
-    *("group_advantages", "advantages_sum_to_zero", "advantages_scaled", "rewards_add_up"),
+    *("group_advantages", "advantages_scaled", "rewards_add_up"),
 )
 _REFERENCE = ("reference", "reference_start", "dpo_first_loss", "kto_first_loss")
 _PADDING = ("padding", "padding_side", "trained_padding", "hidden_text", "positions")

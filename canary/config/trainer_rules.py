@@ -78,35 +78,10 @@ def means_tokens(arguments: Arguments) -> str:
     return "its likelihood is a mean over the tokens of a micro-batch"
 
 
-def may_be_negative(arguments: Arguments) -> bool:
-    """The loss may be negative, or nothing is known of it."""
-    return False
-
-
-def orpo_never_negative(arguments: Arguments) -> bool:
-    """ORPO: the negative log-likelihood minus a log-sigmoid."""
-    return True
-
-
-def is_log_likelihood(arguments: Arguments) -> bool:
-    """SFT: a negative log-likelihood."""
-    return arguments.get("loss_type", "nll") in ("nll", None)
-
-
 def is_sigmoid(arguments: Arguments) -> bool:
     """DPO and reward models: a negative log-sigmoid."""
     sigmoid = arguments.get("loss_type", "sigmoid") in ("sigmoid", ["sigmoid"], None)
     return sigmoid and not arguments.get("label_smoothing", 0)
-
-
-def kto_never_negative(arguments: Arguments) -> bool:
-    """KTO: values of a sigmoid with weights."""
-    return all(arguments.get(f"{side}desirable_weight", 1) >= 0 for side in ("", "un"))
-
-
-def cpo_never_negative(arguments: Arguments) -> bool:
-    """CPO: as ORPO, if the loss is the sigmoid loss."""
-    return bool(arguments.get("loss_type", "sigmoid") == "sigmoid")
 
 
 @dataclass(frozen=True)

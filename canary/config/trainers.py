@@ -92,8 +92,6 @@ class TrainerRow:
     """Metrics that the ladder compares; they are means over rows, however rows are batched."""
     advantages: Literal["", "scaled", "centred", "whitened"] = ""
     """Divided by the group's deviation, only centred in it, or whitened over a rollout's tokens."""
-    never_negative: Callable[[Arguments], bool] = trainer_rules.may_be_negative
-    """Returns whether the loss cannot be negative with these `trainer_args`."""
     first_loss: FirstLoss | None = None
     """The loss when policy and reference are equal, if it is known."""
 
@@ -159,7 +157,6 @@ TRAINERS: dict[str, TrainerRow] = {
         uses=_ON_ROWS | {"speed.lengths", "formatting_function"},
         defaults={"learning_rate": 5e-4, "max_length": 256},
         rows="completion",
-        never_negative=trainer_rules.is_log_likelihood,
         takes_rows="prompt and completion, messages, text",
         recorded="token accuracy, entropy",
     ),
@@ -171,7 +168,6 @@ TRAINERS: dict[str, TrainerRow] = {
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         bound_to_micro_batch=trainer_rules.dpo_bound,
         reference=True,
-        never_negative=trainer_rules.is_sigmoid,
         first_loss=trainer_rules.DPO_FIRST_LOSS,
         recorded="rewards and log-probabilities of both sides, margins, accuracies",
     ),
@@ -184,7 +180,6 @@ TRAINERS: dict[str, TrainerRow] = {
         classifies=True,
         no_dropout=True,
         metrics=("margin", "mean_reward"),
-        never_negative=trainer_rules.is_sigmoid,
         takes_rows="chosen, rejected, with or without prompt",
         recorded="margin, accuracy, smallest, mean and largest reward",
     ),
@@ -198,7 +193,6 @@ TRAINERS: dict[str, TrainerRow] = {
         bound_to_micro_batch=trainer_rules.estimates_kl,
         rows="label",
         reference=True,
-        never_negative=trainer_rules.kto_never_negative,
         first_loss=trainer_rules.KTO_FIRST_LOSS,
         takes_rows="prompt, completion, `label`; or pairs, which become two rows each",
         recorded="KL, rewards and log-probabilities of both sides, margins",
@@ -262,12 +256,10 @@ TRAINERS: dict[str, TrainerRow] = {
     "orpo": _without_reference(
         title="ORPO",
         defaults={"learning_rate": 1e-4, "max_length": 256, "beta": 0.1},
-        never_negative=trainer_rules.orpo_never_negative,
     ),
     "cpo": _without_reference(
         title="CPO",
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-        never_negative=trainer_rules.cpo_never_negative,
     ),
 }
 """The built-in trainers by `training_type`, in the order of help and docs."""

@@ -1,12 +1,11 @@
 """How the runs of a series scatter about its levels: one run's spread, and how far it lasts.
 
 Runs that follow each other are alike: a busy machine stays busy for some runs. The mean of such
-runs is less certain than that of independent ones, and three things account for it:
+runs is less certain than that of independent ones, and two things account for it:
 
 - The autocorrelation of the residuals within levels, as of an AR(1) process. It is corrected for
   the bias of short levels (Marriott and Pope, Biometrika 41, 1954). Its own standard error is
   added, and it is never below 0.
-- `excess`: neighbouring means of several runs may differ more than that process explains.
 - A mean over more than `WINDOW` runs counts as one over `WINDOW`: machines wander slowly.
 
 Residuals beyond `REACH` standard deviations count as if they lay there, so that spikes neither
@@ -35,9 +34,6 @@ MAD = 0.6745
 KEPT = 0.9545
 """Mean square of a standard normal that is cut at `REACH`."""
 MOST_CORRELATION = 0.95
-WINDOWS = (3, 5, 8, 12, 18, 27)
-LEAST_WINDOWS = 6.0
-"""Windows side by side that show an excess."""
 IN_THESE_RUNS = "measured in these runs"
 MOST_FITTED = 400
 """Points of the median of all pairwise slopes; longer stretches are thinned evenly."""
@@ -51,9 +47,6 @@ class Scatter:
     """Of one run. Its degrees of freedom count the runs that are as good as independent."""
     correlation: float
     """Of two runs that follow each other, 0 to 0.95."""
-    excess: tuple[tuple[int, float], ...]
-    """(runs, factor): means of so many runs and more vary so many times as much as the correlation
-    explains."""
 
     def variance(self, runs: int) -> float:
         """Return the variance of a mean of runs, in units of one run's."""
@@ -61,12 +54,7 @@ class Scatter:
 
     def error(self, before: int, after: int) -> float:
         """Return the standard error of the difference between two neighbouring levels."""
-        wide = self.spread.sd * math.sqrt(self.variance(before) + self.variance(after))
-        return wide * self.factor(min(before, after))
-
-    def factor(self, runs: int) -> float:
-        """Return the excess of means of so many runs."""
-        return max((factor for least, factor in self.excess if least <= runs), default=1.0)
+        return self.spread.sd * math.sqrt(self.variance(before) + self.variance(after))
 
 
 def of_mean(runs: int, correlation: float) -> float:
@@ -125,9 +113,7 @@ def measure(
     source = IN_THESE_RUNS
     if model is not None and model.sd > sd:
         sd, source = model.sd, model.source
-    sd = max(sd, floor)
-    excess = tuple(_excess(left, cuts, sd, correlation))
-    return Scatter(Spread(sd, independent, source), correlation, excess)
+    return Scatter(Spread(max(sd, floor), independent, source), correlation)
 
 
 def _correlation(left: Values, sd: float, per_level: float) -> float:
@@ -139,30 +125,6 @@ def _correlation(left: Values, sd: float, per_level: float) -> float:
     found += (1 + 3 * found) / per_level
     error = math.sqrt(max(0.05, 1 - found * found) / len(left))
     return min(max(found + error, 0.0), MOST_CORRELATION)
-
-
-def _excess(
-    left: Values, cuts: Sequence[int], sd: float, correlation: float
-) -> list[tuple[int, float]]:
-    """Compare differences of neighbouring means within levels with what the process explains."""
-    cut = np.clip(left, -REACH * sd, REACH * sd)
-    found = []
-    for runs in WINDOWS:
-        differences, windows = [], 0.0
-        for first, end in levels_of(len(left), cuts):
-            if end - first >= 2 * runs:
-                sums = np.concatenate([[0.0], np.cumsum(cut[first:end])])
-                means = (sums[runs:] - sums[:-runs]) / runs
-                differences.append(means[runs:] - means[:-runs])
-                windows += (end - first) / runs
-        if windows < LEAST_WINDOWS:
-            break
-        seen = float(np.sqrt(np.mean(np.concatenate(differences) ** 2)))
-        explained = sd * math.sqrt(2 * of_mean(runs, correlation))
-        factor = seen / explained / (1 + 0.5 / math.sqrt(windows))
-        if factor > 1:
-            found.append((runs, factor))
-    return found
 
 
 def slope_of(values: Values, scatter: Scatter) -> tuple[float, float]:
@@ -181,7 +143,6 @@ def slope_of(values: Values, scatter: Scatter) -> tuple[float, float]:
     middle = places - places.mean()
     weights = middle / float(np.dot(middle, middle))
     exact = scatter.spread.sd * math.sqrt(_quadratic(weights, scatter.correlation))
-    exact *= scatter.factor(count // 2)
     half = max(1, count // 3)
     ends = scatter.error(half, half) / max(1, count - half)
     return per_run, max(exact, ends)

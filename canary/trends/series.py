@@ -178,8 +178,7 @@ def _analysed(
     scale = scale_of(values, newest.kind)
     model = model if scale.logs else None
     on_scale = np.array([scale.to(value) for value in values])
-    accepted_at = [number for number, place in enumerate(known) if points[place].accepted]
-    steps = find_steps(on_scale, scale.floor, budget, model, accepted_at)
+    steps = find_steps(on_scale, scale.floor, budget, model)
     waiting = waiting_step(on_scale, steps.cuts, scale.floor, budget, model)
     return _Analysed(scale, on_scale, known, steps, waiting, newest.lower_is_better)
 
@@ -189,7 +188,7 @@ def _levels(found: _Analysed) -> Iterator[Level]:
     for first, after in found.bounds:
         middle = center(found.values[first:after], sd)
         runs = after - first
-        wide = sd * math.sqrt(found.scatter.variance(runs)) * found.scatter.factor(runs)
+        wide = sd * math.sqrt(found.scatter.variance(runs))
         reach = t_quantile(LEVEL, df) * wide
         low, high = (found.scale.back(middle + side * reach) for side in (-1, 1))
         places = found.places[first], found.places[after - 1]

@@ -96,7 +96,6 @@ def find_steps(
     floor: float,
     budget: float,
     model: Spread | None = None,
-    known: Sequence[int] = (),
 ) -> Steps:
     """Return the change points of a series.
 
@@ -105,12 +104,11 @@ def find_steps(
         floor: smallest credible standard deviation of a run.
         budget: probability that any change point is found if there is none.
         model: the measured noise.
-        known: places where a person says that something changed; further candidates.
     """
     if len(values) < 2 * LEAST_RUNS or not np.ptp(values):
         return Steps((), measure(values, (), floor, model))
     sd = sd_of_steps(values, floor)
-    cuts = _with_known(_candidates(values, sd), known, len(values))
+    cuts = _candidates(values, sd)
     alpha = budget / (2 * (len(values) - 2 * LEAST_RUNS + 1))
     while True:
         scatter = measure(values, cuts, floor, model)
@@ -134,15 +132,6 @@ def _candidates(values: Values, sd: float) -> list[int]:
     standard = np.clip((values - np.median(values)) / sd, -1e6, 1e6)
     search = KernelCPD(kernel="rbf", min_size=LEAST_RUNS, params={"gamma": BANDWIDTH})
     return [int(place) for place in search.fit(standard).predict(pen=PENALTY)[:-1]]
-
-
-def _with_known(cuts: Sequence[int], known: Sequence[int], count: int) -> list[int]:
-    """Add the known places that leave each level long enough."""
-    kept = list(cuts)
-    for place in known:
-        if all(abs(place - other) >= LEAST_RUNS for other in (0, count, *kept)):
-            kept.append(place)
-    return sorted(kept)
 
 
 def _step(values: Values, cuts: Sequence[int], number: int, scatter: Scatter, alpha: float) -> Step:

@@ -126,7 +126,7 @@ objective.whiten = whiten
     cause="objective",
     stage="rollout",
     signals=("advantages",),
-    telling=("rollout", "first_loss", "advantages_sum_to_zero"),
+    telling=("rollout", "first_loss", "advantages_scaled"),
 )
 
 KL_SIGN = Fault(

@@ -131,7 +131,7 @@ MADE_OF = {
 
 def _made(facts: Facts) -> object:
     """Return the first signal that a formula makes of equal samples."""
-    broken = facts.failed("rewards_add_up", "advantages_sum_to_zero", "advantages_scaled")
+    broken = facts.failed("rewards_add_up", "advantages_scaled")
     found = facts.signal(*MADE_OF)
     return found and not facts.failed("frozen_unchanged") and [found, broken]
 
@@ -143,7 +143,7 @@ def _made_words(facts: Facts) -> str:
 
 def _loss(facts: Facts) -> object:
     """Return what tells more of a first loss or gradient that differs."""
-    return [facts.gradient_cut, facts.failed("advantages_scaled", "advantages_sum_to_zero")]
+    return [facts.gradient_cut, facts.failed("advantages_scaled")]
 
 
 def _loss_words(facts: Facts) -> str:

@@ -267,3 +267,7 @@ def _numbers(micro_batches: Iterable[Micro]) -> Counter[str]:
         for name, shape in micro.get("shapes", {}).items():
             found[name] += prod(shape)
     return found
+
+
+INPUTS = (data_differences, batch_differences, model_differences)
+"""In the order in which training makes them."""

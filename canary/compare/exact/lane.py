@@ -20,10 +20,10 @@ from canary.compare.exact.changes import (
     environment_changes,
 )
 from canary.compare.exact.counts import work_checks
-from canary.compare.exact.inputs_stages import not_seen
-from canary.compare.exact.rollout_stage import steps_with_same_completions
+from canary.compare.exact.inputs_stages import INPUTS, not_seen
+from canary.compare.exact.learning_stages import LEARNING
+from canary.compare.exact.rollout_stage import rollout_differences, steps_with_same_completions
 from canary.compare.exact.sides import Sides, is_finite
-from canary.compare.exact.signals import SIGNALS
 from canary.compare.exact.stages import (
     LEARNED_STAGES,
     OUTCOME_STAGES,
@@ -38,6 +38,9 @@ from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
 
+SIGNALS = (*INPUTS, rollout_differences, *LEARNING)
+"""The signals of learning: equal, or within the tolerance of rounding. The place of each is that of
+its stage. Counts of work have a table of their own (`canary.compare.exact.counts`)."""
 REPEATS_LOOKED_AT = 4
 NOT_REPEATED = "differs between repeated runs of the baseline or the noise model"
 OF_ROLLOUT = "values computed from the completions"

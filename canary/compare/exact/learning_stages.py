@@ -266,3 +266,12 @@ def applied_gradient(sides: Sides) -> list[Difference]:
             more = {"relative": size, "step": step}
             return [learned(stage, APPLIED_GRADIENT, was_applied, now_applied, words, **more)]
     return []
+
+
+# fmt: off
+LEARNING = (
+    first_loss, micro_losses, first_gradient, tensors_without_gradient, applied_gradient,
+    learning_rate, update_norm, tensors_changed, losses, gradient_norms, metrics,
+)
+# fmt: on
+"""In the order in which training makes them."""

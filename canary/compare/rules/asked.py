@@ -91,9 +91,9 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "eos_labels",
-        "the labels hold the EOS of every answer that was not cut, and most are not",
-        "the data or the chat template says where answers end",
-        "mask labels by the attention mask, not by the id of padding; raise max_length",
+        "most answers are not cut before their EOS",
+        "the chat template says where answers are, and rows have a max_length",
+        "raise max_length, or leave out rows that are longer",
         f"{TRL}/issues/1623",
     ),
     _rule(
@@ -150,7 +150,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "packing",
-        "a packed document has the same log-probabilities beside another one, and alone",
+        "the log-probabilities of a packed document do not depend on the one before it",
         f"{SECOND}, and positions begin again at each document",
         "give packed rows a block mask, or an attention that reads their positions",
         f"{TRL}/pull/3526",

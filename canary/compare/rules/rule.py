@@ -1,8 +1,8 @@
 """What a rule is, and what it answers about one run.
 
 A rule says what holds in every sound training. It reads the record of one run and needs no
-baseline. Each file of this package holds one: what must hold, what makes it exact, where the idea
-comes from, its check, and what to do.
+baseline. A function of this package checks one; `rule` says what must hold, what makes it exact,
+what to do, and where the idea comes from.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Literal
 from canary.compare.report import Shown
 from canary.record.types import RunRecord
 
+Judge = Callable[[RunRecord], "Answer"]
 RuleStatus = Literal["holds", "broken", "note", "not asked"]
 """`note`: it looks broken, but nothing shows for sure that it is no choice."""
 
@@ -56,9 +57,16 @@ class Rule:
     """What to do if it is broken, as a sentence without a full stop."""
     source: str
     """The link to where the idea, or an incident of the kind, is described; may be empty."""
-    judge: Callable[[RunRecord], Answer]
+    judge: Judge
     fatal: bool = False
     """Whether nothing else counts if it is broken."""
+
+
+def rule(
+    id: str, holds: str, needs: str, do: str, source: str = "", *, fatal: bool = False
+) -> Callable[[Judge], Rule]:
+    """Make a rule of the function that checks it; see `Rule`."""
+    return lambda judge: Rule(id, holds, needs, do, source, judge, fatal)
 
 
 def answer(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from canary.compare.rules.facts import logged
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
+from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
 from canary.record.types import RunRecord
 
 
@@ -48,7 +48,14 @@ Points = Sequence[tuple[int, float]]
 """Step and value."""
 
 
-def judge(record: RunRecord) -> Answer:
+@rule(
+    "sampler_logprobs",
+    "sampler and trainer give the sampled tokens the same log-probabilities",
+    "the framework logs their difference, and does not sample with older weights on purpose",
+    "give the engine the newest weights, and both sides the same temperature, dtype and prompt",
+    "https://github.com/huggingface/trl/issues/5312",
+)
+def sampler_logprobs(record: RunRecord) -> Answer:
     """Look at the first logged value, and whether the metric grows."""
     found = [(x, name, points) for x in METRICS for name, points in _points(record, x) if points]
     if not found:
@@ -90,13 +97,3 @@ def _judge(metric: Metric, name: str, points: Points) -> Answer:
     largest = max((value for _, value in points), key=abs)
     words = f"{name} begins at {first:.3g}, and its largest value is {largest:.3g}"
     return answer(False, words, value=largest)
-
-
-RULE = Rule(
-    "sampler_logprobs",
-    "sampler and trainer give the sampled tokens the same log-probabilities",
-    "the framework logs their difference, and does not sample with older weights on purpose",
-    "give the engine the newest weights, and both sides the same temperature, dtype and prompt",
-    "https://github.com/huggingface/trl/issues/5312",
-    judge,
-)

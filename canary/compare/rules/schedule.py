@@ -1,11 +1,11 @@
-"""The steps and the length of a learning-rate schedule."""
+"""Learning rates: above 0, and a schedule of the steps and the length of the training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from canary.compare.rules.facts import NO_UPDATES, updates_of
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for
+from canary.compare.rules.facts import NO_UPDATES, argument, updates_of, whole_number
+from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
 from canary.record.exact import TORCH_LOOP
 from canary.record.facts import Schedule, UpdateFacts
 from canary.record.types import RunRecord
@@ -18,6 +18,8 @@ GONE = 1e-3
 """Share of the first rate that trains nothing any more."""
 FEWEST = 2
 """Updates that must show the same."""
+WARM_UPS = ("warmup_steps", "warmup_ratio")
+"""Trainer arguments: warm-up steps, or their share of all steps."""
 
 
 def _steady(seen: UpdateFacts) -> Iterator[tuple[Schedule, int, int]]:
@@ -40,7 +42,14 @@ def _unsteady(seen: UpdateFacts, why: str) -> Answer:
     return not_asked(why)
 
 
-def judge_steps(record: RunRecord) -> Answer:
+@rule(
+    "schedule_once_per_update",
+    "the schedule steps once per update",
+    "a schedule of a known length that is over in the look",
+    "step the scheduler only after optimizer.step()",
+    "https://github.com/huggingface/accelerate/issues/963",
+)
+def schedule_once_per_update(record: RunRecord) -> Answer:
     """A schedule that counts updates steps once per update, not once per micro-batch.
 
     One that counts micro-batches is right to step with them. Its length cannot be that if it is
@@ -75,7 +84,14 @@ def judge_steps(record: RunRecord) -> Answer:
     return answer(False, "the schedule makes 1 step per update")
 
 
-def judge_lasts(record: RunRecord) -> Answer:
+@rule(
+    "schedule_lasts",
+    "the learning rate lasts beyond the first epoch",
+    "StepLR, MultiStepLR or ExponentialLR, and an epoch that is longer than the look",
+    "step a schedule of epochs once per epoch, or give it the steps of an epoch",
+    "https://github.com/ivadomed/ivadomed/pull/55",
+)
+def schedule_lasts(record: RunRecord) -> Answer:
     """A schedule without a length that steps once per update leaves a learning rate for the epoch.
 
     One that is meant to step per epoch falls as fast by batches as it should by epochs.
@@ -108,7 +124,14 @@ def _made(record: RunRecord) -> int | None:
     return record.launches[0].steps
 
 
-def judge_length(record: RunRecord) -> Answer:
+@rule(
+    "schedule_length",
+    "the schedule is as long as the training",
+    "gradient accumulation, and a trainer that knows its updates or a loop that ended itself",
+    "divide the schedule's length by the micro-batches per update",
+    "https://github.com/huggingface/diffusers/issues/2632",
+)
+def schedule_length(record: RunRecord) -> Answer:
     """A schedule that steps once per update is as long as the training has updates.
 
     A loop that the canary ended does not say how many updates it would make. That the length is a
@@ -145,29 +168,40 @@ def judge_length(record: RunRecord) -> Answer:
     return not_asked("how many updates the training makes is not known")
 
 
-RULES = (
-    Rule(
-        "schedule_lasts",
-        "the learning rate lasts beyond the first epoch",
-        "StepLR, MultiStepLR or ExponentialLR, and an epoch that is longer than the look",
-        "step a schedule of epochs once per epoch, or give it the steps of an epoch",
-        "https://github.com/ivadomed/ivadomed/pull/55",
-        judge_lasts,
-    ),
-    Rule(
-        "schedule_once_per_update",
-        "the schedule steps once per update",
-        "a schedule of a known length that is over in the look",
-        "step the scheduler only after optimizer.step()",
-        "https://github.com/huggingface/accelerate/issues/963",
-        judge_steps,
-    ),
-    Rule(
-        "schedule_length",
-        "the schedule is as long as the training",
-        "gradient accumulation, and a trainer that knows its updates or a loop that ended itself",
-        "divide the schedule's length by the micro-batches per update",
-        "https://github.com/huggingface/diffusers/issues/2632",
-        judge_length,
-    ),
+@rule(
+    "learning_rate_positive",
+    "learning rates are positive",
+    "the steps are neither a warm-up nor the last one",
+    "look at the scheduler: its length, and how often it steps",
+    "https://github.com/huggingface/accelerate/issues/2926",
 )
+def learning_rate_positive(record: RunRecord) -> Answer:
+    """The learning rate is positive, except in the first steps of a warm-up and the last step."""
+    recorded = record.exact.get("trajectory", {}).get("learning_rates", [])
+    if all(rate is None for rate in recorded):
+        return not_asked("learning rates were not recorded")
+    rates = [rate or 0.0 for rate in recorded]
+    last = whole_number(record, "max_steps")
+    first = next((place for place, rate in enumerate(rates) if rate > 0), len(rates))
+    warm_up = _warms_up(record, rates[first:])
+    zero = [
+        step
+        for step, rate in enumerate(rates, start=1)
+        if not rate > 0 and not (warm_up and step <= first) and step != last
+    ]
+    doubt = "only the first steps: is this a warm-up?" if zero and zero[-1] <= first else ""
+    return answer(
+        bool(zero),
+        f"{len(zero)} step{'' if len(zero) == 1 else 's'} with learning rate 0",
+        size=len(zero),
+        items=[f"step {step}" for step in zero],
+        place=f"step {zero[0]}" if zero else "",
+        doubt=doubt if first < len(rates) else "",
+    )
+
+
+def _warms_up(record: RunRecord, rates: Sequence[float]) -> bool:
+    """Whether the config sets a warm-up, or the rates rise after the zeros at the start."""
+    settings = (record.config.get("warmup_steps"), *(argument(record, key, 0) for key in WARM_UPS))
+    configured = any(isinstance(value, int | float) and value > 0 for value in settings)
+    return bool(rates) and (configured or (len(rates) > 1 and rates[1] > rates[0]))

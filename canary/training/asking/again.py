@@ -18,8 +18,6 @@ from canary.training.asking.updates import adapters_of, without_adapters
 
 ADJUSTED = ("pissa", "olora", "eva", "loftq", "corda", "orthogonal")
 """Initialisations of LoRA that change the base model too."""
-OF_PACKS = ("cu_seq", "max_length_")
-"""Beginnings of arguments that say where packed documents end."""
 
 
 def _compared(
@@ -136,31 +134,19 @@ def _padded_row(look: Look) -> tuple[Call, int, str]:
 
 
 def packing(look: Look) -> Asked:
-    """Change the document before another one of a packed row, then give the other one alone."""
+    """Change the document before another one of a packed row."""
     call = next((x for x in look.calls if x.scores_tokens), look.call)
     rows = enumerate(look.parts(call))
     row, several = next(((row, one) for row, one in rows if len(one) > 1), (0, []))
     if not several or not call.scores_tokens:
         raise CannotAsk("only for packed rows whose positions begin again")
-    (_, first), (_, end) = several[:2]
-    before, place = scored(call), f"row {row}, the document that begins at token {first}"
+    before, ids, first = scored(call), call.ids.clone(), several[1][0]
     # The first token of a document is said by the one before it.
     here = _scores_of(several[1], call.ids.shape[1], before)
-    packed, ids = before[row : row + 1, here], call.ids.clone()
     ids[row, : first - 1] = _others(ids[row, : first - 1], call)
-    changed = scored(call, input_ids=ids)[row : row + 1, here]
-    made = _compared(look, call, packed, changed)
-    if made["status"] == "holds":
-        alone: dict[str, Any] = {
-            name: None
-            for name, value in call.arguments.items()
-            if name != "labels" and (torch.is_tensor(value) or name.startswith(OF_PACKS))
-        }
-        alone["input_ids"] = call.ids[row : row + 1, first:end]
-        given: Any = call.by_token("position_ids")
-        alone["position_ids"] = given[row : row + 1, first:end] - given[row, first]
-        made = _compared(look, call, packed, scored(call, **alone)[:, -packed.shape[1] :])
-        made["words"] = f"alone and packed, {made['words']}"
+    after = scored(call, input_ids=ids)
+    made = _compared(look, call, before[row : row + 1, here], after[row : row + 1, here])
+    place = f"row {row}, the document that begins at token {first}"
     return broken(made["words"], place) if made["status"] == "broken" else made
 
 

@@ -107,51 +107,22 @@ def _within_a_word(look: Look, one: Conversation, turn: Turn) -> tuple[int, str]
 
 
 def eos_labels(look: Look) -> Asked:
-    """Look at the token after each trained answer."""
+    """Look for answers that `max_length` cuts."""
     if look.samples or ("prompt" in look.columns and not {"completion", "chosen"} & look.columns):
         raise CannotAsk("only for answers that are given")
-    try:
-        found = conversations(look)
-    except CannotAsk:
-        found = []
-    cut = _cut(look, found)
-    if cut:
-        words = f"{len(cut)} of {len(found)} answers fill max_length and have no EOS: the model "
-        return broken(f"{words}hardly learns to stop", cut[0].place(len(cut[0].ids) - 1))
-    plain = [one for call in look.known for one in look.documents(call)]
-    answers = [(one.document, end) for one in found for _, end in one.answers]
-    ends = [(one, end) for one, end in answers if end < len(one.ids) and one.trained[end - 1]]
-    known = [(one, at) for one, at in ends or _of_texts(look, plain) if one.trained[at] is not None]
-    lost = [(one, at) for one, at in known if not one.trained[at]]
-    if not known:
-        # Without EOS in any answer, the record says whether one is known at all.
-        raise CannotAsk("no answer is known to end with EOS")
-    if not lost:
-        return holds(f"all {len(known)} answers have their EOS among the labels")
-    words = f"{len(lost)} of {len(known)} answers have an EOS that is not among the labels"
-    return broken(words, lost[0][0].place(lost[0][1]))
-
-
-def _of_texts(look: Look, documents: list[Document]) -> Iterator[tuple[Document, int]]:
-    """Yield the EOS at the end of texts whose turns are not known."""
-    for one in documents:
-        last = len(one.ids) - 1
-        is_end = last > 0 and one.ids[last] in look.eos_ids and one.is_end_known
-        if is_end and one.is_next_token and one.trained[last - 1]:
-            yield one, last
-
-
-def _cut(look: Look, found: list[Conversation]) -> list[Document]:
-    """Return the answers that `max_length` cuts, if those are most. Blocks of packed rows end
-    anywhere."""
     limit = look.setting("max_length")
+    # Blocks of packed rows end anywhere.
     packs = look.setting("packing") or any(map(look.is_packed, look.known))
     if not isinstance(limit, int) or packs:
-        return []
-    ends = look.eos_ids | text_less(look.tokenizer)
+        raise CannotAsk("only for rows that max_length may cut")
+    found, ends = conversations(look), look.eos_ids | text_less(look.tokenizer)
     full = [one.document for one in found if len(one.document.ids) >= limit]
     cut = [one for one in full if one.ids[-1] not in ends]
-    return cut if len(cut) >= LEAST_CUT and len(cut) > MOST_CUT * len(found) else []
+    words = f"{len(cut)} of {len(found)} answers fill max_length and have no EOS"
+    if len(cut) < LEAST_CUT or len(cut) <= MOST_CUT * len(found):
+        return holds(words)
+    place = cut[0].place(len(cut[0].ids) - 1)
+    return broken(f"{words}: the model hardly learns to stop", place)
 
 
 QUESTIONS: dict[str, Callable[[Look], Asked]] = {

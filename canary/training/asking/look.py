@@ -39,8 +39,6 @@ class Document:
     weights: tuple[float | None, ...]
     off: int
     """Trained tokens whose label is another token than the next one."""
-    is_end_known: bool
-    """Whether an attention mask, or the next document, says where it ends."""
 
     @property
     def end(self) -> int:
@@ -111,14 +109,11 @@ class Look:
         assert call.weights is not None
         assert call.labels is not None
         weights, ids, made = call.weights, call.ids.cpu(), []
-        mask = torch.ones_like(ids) if call.mask is None else call.mask
         hidden = torch.zeros_like(ids) if call.certain is None else call.certain
         hidden, off = hidden.bool() & (weights == 0), (call.labels != ids) & (weights != 0)
         for row, documents in enumerate(self.parts(call)):
-            masked = mask[row].tolist()
             for begins, ends in documents:
                 inside, later = (row, slice(begins, ends)), (row, slice(begins + 1, ends))
-                known = bool(masked[ends - 1]) and not any(masked[ends : ends + 1])
                 pairs = zip(weights[later].tolist(), hidden[later].tolist(), strict=True)
                 made.append(
                     Document(
@@ -127,7 +122,6 @@ class Look:
                         tuple(ids[inside].tolist()),
                         (None, *(None if is_hidden else one for one, is_hidden in pairs)),
                         int(off[inside].sum()),
-                        known or ends < documents[-1][1],
                     )
                 )
         return made

@@ -191,16 +191,12 @@ def test_the_rules_of_each_trainer_hold(finished_run: Finished) -> None:
     assert {check.status for check in found.values()} <= {"pass", "skip"}, found
     kind = record.config["training_type"]
     asked = {
-        "dpo": {"dpo_first_loss", "loss_not_negative"},
-        "reward": {"loss_not_negative"},
-        "kto": {"kto_first_loss", "loss_not_negative"},
-        "orpo": {"loss_not_negative"},
-        "cpo": {"loss_not_negative"},
-        "grpo": {"starts_at_ratio_one", "advantages_sum_to_zero", "sampled_ids_trained"},
-        "rloo": {"starts_at_ratio_one", "advantages_sum_to_zero", "sampled_ids_trained"},
+        "dpo": {"dpo_first_loss"},
+        "kto": {"kto_first_loss"},
+        "grpo": {"starts_at_ratio_one", "sampled_ids_trained"},
+        "rloo": {"starts_at_ratio_one", "sampled_ids_trained"},
         "ppo": {
             "starts_at_ratio_one",
-            "advantages_sum_to_zero",
             "advantages_scaled",
             "sampled_ids_trained",
             "rewards_add_up",

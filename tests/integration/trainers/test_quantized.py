@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from canary.compare.rules.trainable_changed import ZERO_GRADIENT_AT_START
+from canary.compare.rules.parameters import ZERO_GRADIENT_AT_START
 from canary.config.schema import ONLINE_TRAINERS
 from canary.training.exact.signals import ExactSignals
 from canary.training.look import Look

@@ -115,13 +115,6 @@ def test_a_smaller_budget_finds_less() -> None:
     assert few < many
 
 
-def test_an_accepted_run_is_a_candidate() -> None:
-    """The search alone stops at two steps that it takes for one."""
-    values = noise(40, 1, sd=0.001)
-    assert find_steps(stepped(values, 20, 5), FLOOR, BUDGET, None, [20]).cuts == [20]
-    assert find_steps(values, FLOOR, BUDGET, None, [20]).cuts == []
-
-
 def test_several_levels_are_all_found() -> None:
     values = stepped(stepped(stepped(noise(200, 2), 50, 8), 100, -7), 150, 9)
     found = series(times(values))

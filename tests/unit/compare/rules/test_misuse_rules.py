@@ -48,18 +48,6 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("new_tokens_train", {"texts": {"new_tokens": ADDED}}, "broken"),
     ("new_tokens_train", {"texts": {"new_tokens": ADDED | {"frozen": False}}}, "holds"),
     ("new_tokens_train", {"texts": {"new_tokens": ADDED | {"rows_with": 0}}}, "not asked"),
-    ("library_warned", {}, "holds"),
-    (
-        "library_warned",
-        warning("Found missing adapter keys while loading the checkpoint: x"),
-        "broken",
-    ),
-    (
-        "library_warned",
-        warning("Detected call of `lr_scheduler.step()` before `optimizer.step()`"),
-        "note",
-    ),
-    ("library_warned", warning("something else"), "holds"),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canary.compare.rules.sampler_logprobs import DIFFERENCE, judge
+from canary.compare.rules.sampler_logprobs import DIFFERENCE, sampler_logprobs
 from canary.record.curves import Curve, Source
 from canary.record.types import RunRecord
 from tests.unit.comparing import example
@@ -39,23 +39,23 @@ def imported(
     ],
 )
 def test_a_logged_mismatch(values: list[float], name: str, source: str, status: str) -> None:
-    found = judge(imported(values, name, source))
+    found = sampler_logprobs.judge(imported(values, name, source))
     assert found.status == status, found
 
 
 def test_trl_in_a_look() -> None:
     record = example("grpo")
     exact = {**record.exact, "trajectory": {"rl": {DIFFERENCE: ISSUE_5312}}}
-    found = judge(record.model_copy(update={"exact": exact}))
+    found = sampler_logprobs.judge(record.model_copy(update={"exact": exact}))
     assert found.status == "broken"
     assert found.place == "step 3"
 
 
 def test_a_framework_that_samples_late_on_purpose_is_not_judged() -> None:
-    found = judge(imported(ISSUE_5312, staleness=[0.0, 1.0, 1.0]))
+    found = sampler_logprobs.judge(imported(ISSUE_5312, staleness=[0.0, 1.0, 1.0]))
     assert found.status == "not asked"
     assert not found.inapplicable
 
 
 def test_a_training_without_such_a_metric_is_another_one() -> None:
-    assert judge(example("sft")).inapplicable
+    assert sampler_logprobs.judge(example("sft")).inapplicable

@@ -33,12 +33,8 @@ def status(found: Answers) -> dict[str, str]:
     return {name: found[name]["status"] for name in HOLDS}
 
 
-HOLDS = {
-    "prompt_labels": "holds",
-    "assistant_mask": "holds",
-    "eos_labels": "holds",
-}
-WITHOUT_MASK = {**HOLDS, "prompt_labels": "not asked", "assistant_mask": "not asked"}
+HOLDS = {"prompt_labels": "holds", "assistant_mask": "holds"}
+WITHOUT_MASK = dict.fromkeys(HOLDS, "not asked")
 
 
 @pytest.mark.parametrize(
@@ -76,11 +72,6 @@ def test_nothing_is_broken_in_a_healthy_training(
     assert status(found) == expected, found
 
 
-def without_eos(ids: list[int], prompt: int) -> list[int]:
-    labels = answers_only(ids, prompt)
-    return [IGNORE if one == tokenizer().eos_token_id else one for one in labels]
-
-
 def first_turn(ids: list[int], prompt: int) -> list[int]:
     """Masks the first question only."""
     labels = assistant_turns(ids, prompt)
@@ -100,12 +91,10 @@ def last_turn(ids: list[int], prompt: int) -> list[int]:
     [
         (lambda: Chat(SFT(completions(), **MASKING), collate_with(everything)), "prompt_labels"),
         (lambda: Chat(Plain(plain(conversations())), collate_with(first_turn)), "prompt_labels"),
-        (lambda: Chat(Plain(completions()), collate_with(without_eos)), "eos_labels"),
     ],
     ids=[
         "prompts with labels",
         "first question only",
-        "EOS masked",
     ],
 )
 def test_a_planted_fault_breaks_its_relation(made: Callable[[], Chat], expected: str) -> None:
@@ -154,10 +143,12 @@ def test_the_last_answer_may_be_trained_alone() -> None:
     assert status(found) == HOLDS, found
 
 
-def test_a_cut_answer_needs_no_eos() -> None:
-    trainer = SFT(completions(), **MASKING, max_length=9)
-    found = Chat(trainer, collate_with(answers_only, ids=lambda ids: ids[:9])).run()
-    assert status(found)["eos_labels"] != "broken", found
+@pytest.mark.parametrize(("most", "expected"), [(40, "holds"), (1, "broken")])
+def test_answers_may_be_cut_if_most_are_not(most: int, expected: str) -> None:
+    trainer = SFT(completions(), **MASKING, max_length=most)
+    collate = collate_with(answers_only, ids=lambda ids: ids[:-1])
+    found = Chat(trainer, collate, batch_size=8).run()
+    assert found["eos_labels"]["status"] == expected, found
     assert status(found)["prompt_labels"] == "holds", found
 
 

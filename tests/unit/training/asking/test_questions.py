@@ -81,12 +81,6 @@ def in_blocks(seed: int) -> dict[str, torch.Tensor]:
     return made
 
 
-def going_on(seed: int) -> dict[str, torch.Tensor]:
-    """Kept apart, but the second document begins at position 3."""
-    positions = torch.tensor([*range(6), *range(3, 9)]).expand(2, 12)
-    return {**in_blocks(seed), "position_ids": positions}
-
-
 class Packing(Loop):
     """Gives the model a mask of its own for rows with two documents."""
 
@@ -110,7 +104,6 @@ class Packing(Loop):
         (lambda: Loop(llama(), batches=unmasked), "padding_side"),
         (lambda: Loop(gpt2(), side="left"), "padding_side"),
         (lambda: Packing(llama(), batches=packed), "packing"),
-        (lambda: Packing(gpt2(), batches=going_on), "packing"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
@@ -121,10 +114,9 @@ def test_a_planted_fault_is_found(made: Callable[[], Loop], expected: str) -> No
 
 
 @pytest.mark.parametrize("model", [llama, gpt2])
-def test_documents_in_blocks_are_the_same_alone(model: Callable[[], Any]) -> None:
+def test_documents_in_blocks_do_not_see_each_other(model: Callable[[], Any]) -> None:
     found = Packing(model(), batches=in_blocks).run()["packing"]
     assert found["status"] == "holds", found
-    assert found["words"].startswith("alone and packed")
 
 
 def adapted(**settings: Any) -> Any:

@@ -1,0 +1,130 @@
+"""Losses: finite, known at the start, each row with its own target."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+
+from canary.compare.exact.tolerances import arithmetic_of
+from canary.compare.rules.facts import (
+    arguments,
+    overridden_loss,
+    starts_at_reference,
+    trainer_of,
+    warned,
+)
+from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for, rule
+from canary.config.trainers import TRAINERS, TrainerRow
+from canary.record.types import RunRecord
+
+ROUNDING = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-3}
+"""How far it alone may move a first loss."""
+SIZES = "Using a target size"
+"""Begins what torch says of a loss whose shapes differ."""
+
+
+@rule(
+    "raw_loss_finite",
+    "losses and gradients of the look are finite",
+    "",
+    "look at the rows of the first such step: an empty label row, a division by 0, or an overflow "
+    "in half precision",
+    "https://github.com/unslothai/unsloth/issues/3006",
+    fatal=True,
+)
+def raw_loss_finite(record: RunRecord) -> Answer:
+    """Look at the raw losses, before a filter of the trainer hides one."""
+    trajectory = record.exact.get("trajectory", {})
+    bad = [
+        f"{what} of step {step}"
+        for what, series in (
+            ("loss", trajectory.get("losses", [])),
+            ("gradient norm", trajectory.get("grad_norms", [])),
+        )
+        for step, value in enumerate(series, start=1)
+        if value is not None and not math.isfinite(value)
+    ]
+    if all(value is None for value in trajectory.get("losses", [])):
+        return not_asked("no loss was recorded")
+    words = f"{len(bad)} losses or gradient norms are not finite"
+    return answer(bool(bad), words, size=len(bad), items=bad, place=bad[0] if bad else "")
+
+
+def _first_loss(row: TrainerRow, record: RunRecord) -> Answer:
+    """Compare the first loss with its known value."""
+    if trainer_of(record) is not row:
+        return only_for(row.title)
+    expected = row.first_loss
+    assert expected is not None
+    other = expected.unless(arguments(record))
+    if other:
+        return not_asked(other)
+    if not starts_at_reference(record):
+        return not_asked("policy and reference model differ at the start")
+    if record.config.get("lora_dropout"):
+        return not_asked("dropout makes policy and reference model differ")
+    loss = record.exact.get("first_loss", {}).get("loss")
+    if loss is None:
+        return not_asked("the first loss was not recorded")
+    off = loss - expected.value
+    broken = not abs(off) <= ROUNDING.get(arithmetic_of(record), 1e-5)
+    words = f"first loss {loss:.6f}, {expected.words}"
+    if broken:
+        words += f": policy and reference model differ before training{expected.why}"
+    return answer(broken, words, size=off, value=loss, doubt=overridden_loss(record))
+
+
+FIRST_LOSSES = tuple(
+    Rule(
+        f"{name}_first_loss",
+        f"the first loss is {row.first_loss.words.removesuffix(' expected').split(' is ')[0]}",
+        "policy and reference are equal at the start, without dropout",
+        "compare policy and reference before the first update: other weights, dropout, or another "
+        "dtype",
+        "https://arxiv.org/abs/2305.18290",
+        functools.partial(_first_loss, row),
+    )
+    for name, row in TRAINERS.items()
+    if row.first_loss is not None
+)
+
+
+@rule(
+    "own_target",
+    "a loss compares each row with its own target",
+    "a difference of two shapes, one of which has a gradient, in the counted step; or torch's "
+    "warning",
+    "give both the same shape, by squeeze(-1) or unsqueeze(-1)",
+    "https://github.com/RLinf/RLinf/issues/1568",
+)
+def own_target(record: RunRecord) -> Answer:
+    """A loss of shapes (N, 1) and (N,) is a mean over N by N pairs: each row learns the mean of all
+    targets."""
+    outer = record.exact.get("work", {}).get("outer_losses")
+    shapes = [tuple(map(tuple, one)) for one in outer or [] if len(one) == 2] or _warned_of(record)
+    if not shapes:
+        if outer is None:
+            return not_asked("the operators of no step were seen")
+        return answer(False, "no loss pairs rows with the targets of others")
+    rows, targets = shapes[0]
+    words = f"a loss compares rows of shape {rows} with targets of shape {targets}"
+    if not _grows(rows, targets):
+        return answer(True, words, doubt="is one target for several numbers on purpose?")
+    return answer(True, f"{words}: each row is trained towards the targets of all", size=1)
+
+
+def _warned_of(record: RunRecord) -> list[tuple[tuple[int, ...], ...]]:
+    sizes = re.findall(r"Size\(\[((?:[0-9]{1,18}(?:, |(?=\])))*)\]\)", warned(record, SIZES))
+    if len(sizes) != 2:
+        return []
+    target, rows = (tuple(int(n) for n in one.split(",") if n.strip()) for one in sizes)
+    return [(rows, target)]
+
+
+def _grows(rows: tuple[int, ...], targets: tuple[int, ...]) -> bool:
+    """Whether both shapes must be repeated to fit to each other."""
+    width = max(len(rows), len(targets))
+    one, other = ((1,) * (width - len(shape)) + tuple(shape) for shape in (rows, targets))
+    pairs = [*zip(one, other, strict=True)]
+    return any(a < b for a, b in pairs) and any(a > b for a, b in pairs)

@@ -1,0 +1,154 @@
+"""Updates: their gradients, clips and the mode of the model."""
+
+from __future__ import annotations
+
+from canary.compare.rules.facts import NO_UPDATES, counted, updates_of
+from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.record.types import RunRecord
+
+FEWEST = 2
+"""Updates that must begin with old gradients."""
+SUBJECT = "updates of the optimizer"
+"""What could not be watched if no clip is known."""
+
+
+@rule(
+    "gradients_start_empty",
+    "no update uses the gradients of the one before again",
+    "a backward before each update, outside of the optimizer's step",
+    "call optimizer.zero_grad() once per update, after the step or before the first backward",
+    "https://arxiv.org/abs/2506.14813",
+)
+def gradients_start_empty(record: RunRecord) -> Answer:
+    """The gradients that an update used are gone when the next one's last backward begins."""
+    seen = updates_of(record)
+    if not seen:
+        return not_asked(NO_UPDATES)
+    asked = [one for one in seen.get("optimizers", []) if not one.get("closure")]
+    asked = [one for one in asked if one.get("left", 0) + one.get("emptied", 0) >= FEWEST]
+    if not asked:
+        return not_asked(f"fewer than {FEWEST + 1} updates with a backward before them")
+    worst = max(asked, key=lambda one: one.get("left", 0))
+    left, emptied = worst.get("left", 0), worst.get("emptied", 0)
+    total = left + emptied
+    if not left:
+        return answer(False, f"the gradients of {total} updates were gone before the next one")
+    return answer(
+        True,
+        f"{left} of {total} updates added their gradients to those of the update before",
+        size=left,
+        place="update 2" if not emptied else "",
+        doubt="the gradients of other updates were gone" if emptied else "",
+    )
+
+
+@rule(
+    "clip_before_step",
+    "gradients are clipped when they are complete, before the optimizer uses them",
+    "the training clips in each update, and never or too early before the step",
+    "clip once per update, between its last backward() and optimizer.step()",
+    "https://arxiv.org/abs/2506.14813",
+)
+def clip_before_step(record: RunRecord) -> Answer:
+    """Gradients are clipped between the last backward of an update and the optimizer's step."""
+    seen = updates_of(record)
+    if not seen:
+        return not_asked(NO_UPDATES)
+    clipped = [
+        one
+        for one in seen.get("optimizers", [])
+        if not one.get("closure") and (one.get("clips_before") or one.get("clips_after"))
+    ]
+    if not clipped:
+        return only_for("trainings whose clipping was seen")
+    between = max(one.get("clips_between", 0) for one in clipped)
+    if between >= FEWEST:
+        words = f"{between} times, gradients were clipped before all backwards of their update: "
+        return answer(True, f"{words}later micro-batches weigh more", size=between)
+    # The look may end with the step of its last update.
+    late = [
+        one
+        for one in clipped
+        if not one.get("clips_before") and one.get("clips_after", 0) >= max(2, one["updates"] - 1)
+    ]
+    if not late:
+        before = max(one.get("clips_before", 0) for one in clipped)
+        return answer(False, f"gradients were clipped before {counted(before, 'step')}")
+    count = late[0]["clips_after"]
+    acted = any(one.get("clips_after_acted") for one in late)
+    return answer(
+        True,
+        f"gradients were clipped {count} times after the optimizer's step, and never before it",
+        size=count,
+        place="update 1",
+        doubt="" if acted else "no norm was above the limit: is it only measured?",
+    )
+
+
+@rule(
+    "clip_takes_effect",
+    "clipping acts on the gradients of the update",
+    f"at least {FEWEST} clips with a limit",
+    "give clip_grad_norm_ a list of the parameters, since a generator can be read once; call "
+    "scaler.unscale_(optimizer) before it",
+    "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping",
+)
+def clip_takes_effect(record: RunRecord) -> Answer:
+    """A clip acts on the gradients that the update uses: there are some, and no scaler's factor is
+    in them."""
+    facts = record.exact.get("facts")
+    if facts is None:
+        return not_asked("clipping was not watched")
+    seen = facts.get("clips")
+    if not seen and SUBJECT in facts.get("unseen", {}):
+        return not_asked("clipping was not watched")
+    if not seen or seen["clips"] < FEWEST:
+        return only_for("trainings that clip gradients")
+    if seen["empty"] == seen["clips"]:
+        words = f"{seen['clips']} clips got no tensor with a gradient: nothing is clipped"
+        return answer(True, words, size=seen["empty"])
+    if seen["scaled"] >= FEWEST:
+        words = (
+            f"{seen['scaled']} of {seen['clips']} clips came before the scaler divided the "
+            "gradients: they are clipped to almost nothing"
+        )
+        return answer(True, words, size=seen["scaled"])
+    return answer(False, f"{counted(seen['clips'], 'clip')} acted on gradients")
+
+
+@rule(
+    "stays_in_training_mode",
+    "a model that begins in training mode stays in it",
+    "dropout or batch norm, and a first update in training mode",
+    "call model.train() after each evaluation",
+    "https://arxiv.org/abs/2506.14813",
+)
+def stays_in_training_mode(record: RunRecord) -> Answer:
+    """A model that begins in training mode is in it in every update.
+
+    A part in evaluation mode is a choice, such as frozen statistics of batch norm: only a model
+    without any module in training mode counts.
+    """
+    seen = updates_of(record)
+    if not seen or not seen.get("modes"):
+        return not_asked(NO_UPDATES)
+    modes = seen["modes"]
+    if len(modes) < 2:
+        return not_asked("the look has one update")
+    if not modes[0]:
+        return not_asked("the model trains in evaluation mode from the start")
+    if not seen.get("noisy_modules"):
+        return only_for("models with dropout or batch norm")
+    if all(modes):
+        return answer(False, f"the model was in training mode in all {len(modes)} updates")
+    first = modes.index(False) + 1
+    back = any(modes[first:])
+    modules = counted(seen["noisy_modules"], "module")
+    return answer(
+        True,
+        f"from update {first} on, the whole model trains in evaluation mode: dropout or batch norm "
+        f"of {modules} is off",
+        size=modes.count(False),
+        place=f"update {first}",
+        doubt="later updates are in training mode again" if back else "",
+    )

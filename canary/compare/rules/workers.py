@@ -1,0 +1,67 @@
+"""Data workers: what they draw, and how they split a stream."""
+
+from __future__ import annotations
+
+from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.record.facts import LoaderFacts
+from canary.record.types import RunRecord
+
+SUBJECT = "data workers"
+"""What could not be watched if nothing is known of them."""
+
+
+def loaders(record: RunRecord, *, stream: bool) -> list[LoaderFacts]:
+    """Return the loaders of a kind with several workers that were seen."""
+    found = record.exact.get("facts", {}).get("loaders", [])
+    return [one for one in found if one.get("seen", 0) > 1 and one.get("stream") == stream]
+
+
+def without_workers(record: RunRecord, kind: str) -> Answer:
+    """Return why nothing is asked if no loader of a kind had several workers."""
+    facts = record.exact.get("facts")
+    if facts is None or SUBJECT in facts.get("unseen", {}):
+        return not_asked("data workers were not watched")
+    return only_for(kind)
+
+
+@rule(
+    "worker_draws",
+    "data workers draw other random numbers",
+    "a data set with __getitem__, whose workers draw in each of their first fetches",
+    "make the generator in the worker, from the seed of torch.utils.data.get_worker_info()",
+    "https://docs.pytorch.org/docs/stable/notes/faq.html#my-data-loader-workers-return-identical-random-numbers",
+)
+def worker_draws(record: RunRecord) -> Answer:
+    """Workers are copies of one process, with copies of the data set's generators. Torch gives new
+    seeds only to its own generator and to those of `random` and `numpy.random`."""
+    found = loaders(record, stream=False)
+    if not found:
+        return without_workers(record, "several data workers")
+    same = sorted({name for one in found for name in one.get("draw_the_same", [])})
+    workers = max(one.get("workers", 0) for one in found)
+    words = f"no two of {workers} workers draw the same random numbers"
+    if same:
+        words = f"of {workers} workers, several draw the same random numbers from {same[0]}"
+    return answer(bool(same), words, size=len(same), items=same, place=same[0] if same else "")
+
+
+@rule(
+    "stream_split",
+    "workers give each row of a stream once",
+    "an IterableDataset with several workers, whose first two batches differ",
+    "let __iter__ skip the rows of other workers, by torch.utils.data.get_worker_info()",
+    "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset",
+)
+def stream_split(record: RunRecord) -> Answer:
+    """Each worker has a copy of the whole stream, and must choose its part of it."""
+    found = [one for one in loaders(record, stream=True) if "same_rows" in one]
+    if not found:
+        return without_workers(record, "streams of several data workers")
+    same = [one for one in found if one["same_rows"]]
+    workers = max(one.get("workers", 0) for one in same or found)
+    words = f"{workers} workers give other rows of a stream"
+    if same:
+        words = (
+            f"all {workers} workers give the same rows of a stream, so each comes {workers} times"
+        )
+    return answer(bool(same), words, size=workers, value=workers)
