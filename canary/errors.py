@@ -5,7 +5,6 @@ CanaryError
 │   ├── ConfigError            a config file or key
 │   └── InputError             a model, dataset or record that is missing or cannot be used
 │       └── RecordError     4  a record that exists but cannot be read
-│           └── EarlierRecord  an earlier version wrote it
 └── MachineError            4  a problem of the machine: memory, disk, time, a device
     └── RunFailed              the training failed; carries the record's status
 """
@@ -116,10 +115,6 @@ class RecordError(InputError):
     """A record exists but cannot be judged: not readable, or not a record. Exit code 4."""
 
     exit_code = EXIT_ERROR
-
-
-class EarlierRecord(RecordError):
-    """An earlier version wrote the record, and this one does not read it."""
 
 
 class MachineError(CanaryError):

@@ -26,7 +26,7 @@ from canary.baseline.git import (
     shown,
     telling_line,
 )
-from canary.baseline.history import EARLIER, VERSION, is_history, prune
+from canary.baseline.history import VERSION, is_history, prune
 from canary.baseline.layout import check_content, check_listing, files_of, parse_listing
 from canary.config.token import Token
 from canary.errors import InputError, MachineError, RecordError, UsageError, writing
@@ -36,6 +36,8 @@ KEEP = 50
 """Runs kept per canary and machine."""
 ATTEMPTS = 12
 TIP = "refs/canary/tip"
+EARLIER = "v1/"
+"""Files of the version before are not read; the next push leaves them out."""
 BRANCH_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[./](?=[A-Za-z0-9_-])){0,199}")
 MISSING = re.compile(r"couldn't find remote ref", re.IGNORECASE)
 OVERTAKEN = re.compile(
@@ -241,12 +243,9 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
 
 
 def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
-    """Check the commit's files and write them below a folder; of an earlier version's files only
-    the empty folder, so that the next push leaves them out."""
+    """Check the commit's files and write them below a folder."""
     listed = parse_listing(scratch.git("ls-tree", "-r", "-l", "-z", tip).out)
-    found = [one for one in listed if one.path.partition("/")[0] not in EARLIER]
-    for name in {one.path.partition("/")[0] for one in listed} & {*EARLIER}:
-        (folder / name).mkdir(parents=True)
+    found = [one for one in listed if not one.path.startswith(EARLIER)]
     if found or not listed:
         check_listing(found)
     asked = "".join(f"{one.sha}\n" for one in found).encode()

@@ -25,7 +25,6 @@ LARGEST = 8 << 20
 LATEST = timedelta(days=1)
 """A start after now: clocks differ. A later one would stay the newest run for ever."""
 
-ENTRY_VERSION = 1
 COMMIT_DIGITS = 12
 """Hex digits of a commit in a name: 48 bits, more than git's abbreviations."""
 
@@ -70,6 +69,19 @@ class Context(BaseModel):
     """When it was stored, ISO 8601."""
 
 
+class Stored(BaseModel):
+    """What an entry's file holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    entry_version: Literal[1]
+    accepted: str | None = None
+    """Why a person accepted the change."""
+    context: Context | None = None
+    """None if it was saved without one."""
+    record: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Entry:
     """One stored run, identified by its file."""
@@ -105,8 +117,8 @@ class Entry:
         """Whether a person accepted this run's change."""
         return bool(self._part("accepted"))
 
-    def document(self) -> dict[str, Any]:
-        """Return the stored entry.
+    def stored(self) -> Stored:
+        """Return what the file holds.
 
         Raises:
             RecordError: it cannot be read; it never counts as an empty history.
@@ -119,42 +131,26 @@ class Entry:
 
     def record(self) -> RunRecord:
         """Return the stored record."""
-        return parse_record(self.document().get("record"), self.path)
-
-    def context(self) -> Context | None:
-        """Return the run's context; None if it was saved without one."""
-        return context_of(self.document(), self.path)
+        return parse_record(self.stored().record, self.path)
 
 
-def parse_entry(content: bytes, shown: Path | str) -> dict[str, Any]:
-    """Parse an entry's document.
+def parse_entry(content: bytes, shown: Path | str) -> Stored:
+    """Parse an entry's document; its record is not checked.
 
     Raises:
-        RecordError: it is not an entry; names `shown`.
+        RecordError: it is not an entry; names `shown` and the first wrong key.
     """
     try:
         document = jsonio.loads(content)
     except ValueError as error:
         raise RecordError(f"{shown} cannot be read: {error}") from error
-    if not isinstance(document, dict) or document.get("entry_version") != ENTRY_VERSION:
-        raise RecordError(f"{shown} is not an entry of a baseline history")
-    return document
-
-
-def context_of(document: dict[str, Any], shown: Path | str) -> Context | None:
-    """Return the context in an entry's document; None without one.
-
-    Raises:
-        RecordError: it is not a context.
-    """
-    if document.get("context") is None:
-        return None
     try:
-        return Context.model_validate(document["context"])
+        return Stored.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(("context", *map(str, first["loc"])))
-        raise RecordError(f"{shown} is not an entry: {key}: {first['msg']}") from error
+        key = ".".join(map(str, first["loc"]))
+        why = f": {key}: {first['msg']}" if key else ""
+        raise RecordError(f"{shown} is not an entry of a baseline history{why}") from error
 
 
 def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) -> str:

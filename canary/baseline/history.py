@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canary.baseline.comparability import machine_key, slug, usable
-from canary.baseline.entry import ENTRY_VERSION, Entry, entry_name
 from canary.baseline.entry import Accepted as Accepted
 from canary.baseline.entry import Context as Context
+from canary.baseline.entry import Entry, Stored, entry_name
 from canary.errors import InputError, writing
 from canary.record import jsonio
 from canary.record.types import RunRecord
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from canary.baseline.ancestry import Ancestry
 
 VERSION = "v2"
-EARLIER = ("v1",)
-"""Folders of versions whose records this one does not read."""
-ONLY_EARLIER = "holds only runs of an earlier version; this version begins a new history"
 NOISE_FILE = "noise.json"
 WINDOW = 20
 """Newest runs of a period that a run is compared with."""
@@ -51,13 +48,8 @@ class Selection:
 
 
 def is_history(path: Path) -> bool:
-    """Return whether the folder holds a history, perhaps one that only earlier versions read."""
-    return (path / VERSION).is_dir() or only_earlier(path)
-
-
-def only_earlier(path: Path) -> bool:
-    """Return whether only earlier versions stored runs in the folder."""
-    return not (path / VERSION).is_dir() and any((path / one).is_dir() for one in EARLIER)
+    """Return whether the folder holds a history."""
+    return (path / VERSION).is_dir()
 
 
 def drawer(root: Path, record: RunRecord) -> Path:
@@ -177,13 +169,8 @@ def save(
         raise InputError(f"run {record.run_id} is already in {root}")
     if any(entry.accepted for entry in before) and not accepted:
         return before[-1].path
-    document = {
-        "entry_version": ENTRY_VERSION,
-        "accepted": accepted,
-        "context": context.model_dump() if context else None,
-        "record": record.model_dump(),
-    }
-    write(path, jsonio.dumps(document) + "\n")
+    stored = Stored(entry_version=1, accepted=accepted, context=context, record=record.model_dump())
+    write(path, jsonio.dumps(stored.model_dump()) + "\n")
     for entry in before:
         if entry.path != path:
             entry.path.unlink()

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.baseline.entry import LARGEST, NAME, context_of, parse_entry
+from canary.baseline.entry import LARGEST, NAME, parse_entry
 from canary.baseline.history import NOISE_FILE, VERSION
 from canary.errors import RecordError
 from canary.record import jsonio
@@ -87,7 +87,7 @@ def check_content(path: str, content: bytes) -> None:
         except ValueError as error:
             raise RecordError(f"{path} cannot be read: {error}") from error
         return
-    context_of(parse_entry(content, path), path)
+    parse_entry(content, path)
 
 
 def files_of(folder: Path) -> list[str]:

@@ -23,7 +23,7 @@ from canary.baseline.history import (
 )
 from canary.baseline.origin import Surroundings, context_of_run, event_of, require_writer
 from canary.errors import InputError, UsageError, printable, writing
-from canary.record.folder import load_record
+from canary.record.folder import load_record, parse_record
 from canary.record.types import RunRecord
 
 
@@ -88,14 +88,15 @@ def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
 
 
 def _cells(entry: Entry, period: int | None) -> tuple[str, ...]:
-    document, record, context = entry.document(), entry.record(), entry.context()
+    stored = entry.stored()
+    record, context = parse_record(stored.record, entry.path), stored.context
     sha = (record.git.get("sha") or "no commit")[:9]
     memory = record.perf.max_mem_mb
     shown = f"{memory:,.0f} MB" if memory is not None else "-"
     verdict = (context.verdict if context else "") or "-"
     timed = record.perf.step_time
     time = f"{1000 * timed.median:.1f} ms" if timed.count else "-"
-    accepted = f"accepted: {document['accepted']}" if document.get("accepted") else ""
+    accepted = f"accepted: {stored.accepted}" if stored.accepted else ""
     return (entry.run_id, sha, verdict, time, shown, str(period or "-"), accepted)
 
 

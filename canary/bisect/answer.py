@@ -15,13 +15,12 @@ from canary.bisect.question import CRASH
 from canary.campaign.pairs import duration
 from canary.compare.checks import CHECKS
 from canary.compare.exact.stages import LEARNED_STAGES
-from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, printable
+from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK
 from canary.report.document import document as comparison_document
 from canary.report.document import json_lines
-from canary.report.lines import wrapped
 from canary.report.numbers import significant
 from canary.report.place_rows import place_rows
-from canary.report.render import check_format, environment, tidy
+from canary.report.render import check_format, filled
 from canary.report.view import row_of
 
 MOST_NAMED, LEAST = 5, 0.01
@@ -225,18 +224,7 @@ def answer_text(answered: Answered, form: str, width: int | None = None) -> str:
     folder = answered.folder
     with contextlib.suppress(ValueError):
         folder = folder.relative_to(Path.cwd())
-    template = environment().get_template(f"bisect.{'md' if form == 'markdown' else 'txt'}.jinja")
-    text = tidy(template.render(view=_on_lines({**answered.document, "folder": str(folder)})))
-    return text if form == "markdown" else wrapped(text, width)
-
-
-def _on_lines(value: Any) -> Any:
-    """Return data in which no text can add a line, or control a terminal."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {key: _on_lines(one) for key, one in value.items()}
-    return [*map(_on_lines, value)] if isinstance(value, list | tuple) else value
+    return filled("bisect", form, width, view={**answered.document, "folder": str(folder)})
 
 
 def git_log(commits: Commits, found: Found, bad: str) -> str:

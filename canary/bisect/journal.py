@@ -24,7 +24,7 @@ from canary.bisect.search import CannotRun, State
 from canary.errors import MachineError, RecordError, UsageError
 from canary.record import jsonio
 from canary.record.folder import load_record
-from canary.record.runs import claim
+from canary.record.runs import begin_campaign
 from canary.record.types import RunRecord
 from canary.runner.display.progress import Screen
 
@@ -82,7 +82,7 @@ class Journal:
         """
         path = folder / LOG
         try:
-            claim(folder)
+            begin_campaign(folder)
             number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

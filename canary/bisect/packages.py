@@ -21,7 +21,7 @@ from canary.bisect.candidates import Candidates, Described, Step
 from canary.bisect.search import State, bits
 from canary.bisect.states import digest, installed, own_caches, set_side, shown
 from canary.campaign.side import Side
-from canary.errors import EarlierRecord, InputError, RecordError, UsageError, printable
+from canary.errors import InputError, RecordError, UsageError, printable
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.runs import named_run
@@ -88,8 +88,6 @@ def _stored(path: Path) -> RunRecord | None:
     """Return the record in a history's entry; None for another file."""
     try:
         return None if path.is_dir() else Entry(path).record()
-    except EarlierRecord:
-        raise
     except RecordError:
         return None
 

@@ -22,7 +22,7 @@ from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, Usage
 from canary.machine.program import program
 from canary.protocol.job import STARTER, Listener
 from canary.record.folder import load_record
-from canary.record.runs import claim
+from canary.record.runs import begin_campaign
 from canary.record.types import RunRecord
 from canary.runner.display.progress import CampaignPanel, Screen
 from canary.runner.run import run_canary
@@ -218,13 +218,13 @@ def undisturbed() -> Iterator[None]:
 
 
 def claimed(folder: Path) -> None:
-    """Make a campaign's folder as its owner.
+    """Make a campaign's folder.
 
     Raises:
         MachineError: it cannot be made.
     """
     try:
-        claim(folder)
+        begin_campaign(folder)
     except OSError as error:
         raise MachineError(
             f"cannot make {folder}: {error.strerror or error}", "choose another folder with -o"

@@ -168,13 +168,16 @@ def import_(
 ) -> None:
     """Make a record of a run that another program recorded."""
     from canary.compare.rules import answers
+    from canary.imports.preset import preset_file, preset_lines
     from canary.imports.reading import Asked
-    from canary.imports.record import import_run
-    from canary.imports.view import import_lines, preset_lines, preset_text
+    from canary.imports.record import import_lines, import_run
     from canary.report.rules import against
 
-    if presets or show_preset is not None:
-        typer.echo("\n".join(preset_lines()) if show_preset is None else preset_text(show_preset))
+    if presets:
+        typer.echo("\n".join(preset_lines()))
+        return
+    if show_preset is not None:
+        typer.echo(preset_file(show_preset).read_text(encoding="utf-8").rstrip("\n"))
         return
     if source is None:
         raise UsageError("no source named", "canary import FOLDER")

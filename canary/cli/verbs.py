@@ -20,7 +20,7 @@ from canary.cli.init import init
 from canary.cli.matrix import matrix
 from canary.cli.options import Config, Set, run_path
 from canary.cli.report import report
-from canary.cli.runs import clean, list_, serve
+from canary.cli.runs import list_, serve
 from canary.cli.terminal import (
     interrupted,
     leave_quietly,
@@ -66,7 +66,7 @@ app = typer.Typer(
     name="canary",
     cls=_Verbs,
     help="A short training run on every change, compared with the runs before it.",
-    epilog="More: list, clean, config and env, each with --help.",
+    epilog="More: list, config and env, each with --help.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -182,7 +182,6 @@ app.command(rich_help_panel=SEARCH)(bisect)
 app.command(rich_help_panel=SEARCH)(ladder)
 app.command(rich_help_panel=SEARCH)(matrix)
 app.command("list", hidden=True)(list_)
-app.command(hidden=True)(clean)
 app.command(hidden=True)(env)
 app.add_typer(config_app, name="config", hidden=True)
 app.add_typer(gate_app, name="gate", hidden=True)

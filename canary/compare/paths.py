@@ -9,12 +9,10 @@ from pathlib import Path
 
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import (
-    ONLY_EARLIER,
     WINDOW,
     drawers,
     entries,
     is_history,
-    only_earlier,
     select,
 )
 from canary.compare.diagnosis.source_changes import SourceChanges
@@ -30,7 +28,7 @@ from canary.compare.thresholds import (
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.load import gates_in
 from canary.config.metric_gates import MetricGate
-from canary.errors import ConfigError, EarlierRecord, InputError, RecordError, UsageError
+from canary.errors import ConfigError, InputError, RecordError, UsageError
 from canary.record.folder import NAME_A_RUN, load_record
 from canary.record.types import RunRecord
 
@@ -236,9 +234,9 @@ def _load_baseline(
             chosen = select(paths[0], current)
             notes = () if chosen.records else _what_else(paths[0], current)
             return _Baseline(chosen.records, chosen.anchor, chosen.noise_file, True, notes)
-        found, notes = _folder_of_runs(paths[0], current, load)
+        found = _folder_of_runs(paths[0], current, load)
         folders = {record.run_id: paths[0] / record.run_id for record in found}
-        return _Baseline(found, history=True, notes=notes, folders=folders)
+        return _Baseline(found, history=True, folders=folders)
     for path in paths:
         if path.is_dir() and not (path / "metrics.json").exists():
             raise InputError(
@@ -259,8 +257,6 @@ def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
     """Return a note naming the history's runs, since none is of this canary on this machine type.
 
     A new name or dtype starts an empty history."""
-    if only_earlier(root):
-        return (f"{root} {ONLY_EARLIER}",)
     found = [f"{one.parent.name} on {one.name}" for one in drawers(root) if entries(one)]
     if not found:
         return ()
@@ -270,9 +266,8 @@ def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
 
 def _folder_of_runs(
     folder: Path, current: RunRecord, load: Callable[[Path], RunRecord]
-) -> tuple[tuple[RunRecord, ...], tuple[str, ...]]:
-    """Return the newest completed runs of the same canary in a folder, without the run itself and
-    runs of earlier versions; and a note if there are such."""
+) -> tuple[RunRecord, ...]:
+    """Return the newest completed runs of the same canary in a folder, without the run itself."""
     if not any(folder.glob("*/metrics.json")):
         raise InputError(
             f"{folder} contains no record, no runs and no baseline history",
@@ -285,13 +280,9 @@ def _folder_of_runs(
             continue
         if not (path / "metrics.json").exists():
             continue
-        try:
-            record = load(path)
-        except EarlierRecord:
-            note = f"{path.name} and older runs are not used: an earlier version recorded them"
-            return tuple(reversed(found)), (note,)
+        record = load(path)
         if record.status == "completed" and record.name == current.name:
             found.append(record)
         if len(found) == WINDOW:
             break
-    return tuple(reversed(found)), ()
+    return tuple(reversed(found))

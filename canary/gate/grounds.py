@@ -10,13 +10,11 @@ from pathlib import Path
 from canary.baseline.ancestry import Ancestry
 from canary.baseline.comparability import is_imported, machine_key, slug
 from canary.baseline.history import (
-    ONLY_EARLIER,
     Selection,
     drawer,
     drawers,
     entries,
     is_history,
-    only_earlier,
     select,
 )
 from canary.baseline.origin import SHA
@@ -115,10 +113,8 @@ def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:
 def selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str, ...]]:
     """Return the stored runs for a record, and notes about those that are left out."""
     if grounds.history is None or not is_history(grounds.history):
-        note = () if grounds.recording else (f"there is no branch {grounds.branch} yet",)
+        note = () if grounds.recording else (f"branch {grounds.branch} holds no runs yet",)
         return Selection((), (), None, 0), note
-    if only_earlier(grounds.history):
-        return Selection((), (), None, 0), (f"branch {grounds.branch} {ONLY_EARLIER}",)
     asked = keyed(record, grounds.base)
     if not grounds.recording:
         # Only storing a run again may exclude its stored copy; a record's id must not.

@@ -54,39 +54,21 @@ def shortened(text: object) -> str:
     return shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 3]}..."
 
 
-@dataclass(frozen=True)
-class Told:
-    """A thing in the source that the user must know."""
-
-    what: str
-    file: str = ""
-    line: int | None = None
-    """The first line, counted from 1."""
-    count: int = 1
-
-    def sentence(self) -> str:
-        """Return it in words."""
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        more = f" ({self.count:,} times)" if self.count > 1 else ""
-        return f"{shortened(place)}: {self.what}{more}" if place else f"{self.what}{more}"
-
-
 @dataclass
 class Telling:
-    """Collects what must be told. Equal sentences about one file are counted."""
+    """Collects what must be told of the source. Equal sentences about one file are counted."""
 
-    _told: dict[tuple[str, str], Told] = field(default_factory=dict)
+    _told: dict[tuple[str, str], tuple[int | None, int]] = field(default_factory=dict)
+    """File and words -> the first line, counted from 1, and how often."""
     _more: int = 0
     failed: str | None = None
     """Why the training failed, if the source says it."""
 
     def tell(self, what: str, file: str = "", line: int | None = None, count: int = 1) -> None:
         """Tell something, or count it if it was told before."""
-        known = self._told.get((file, what))
-        if known is not None:
-            self._told[file, what] = Told(what, file, known.line, known.count + count)
-        elif len(self._told) < MOST_TOLD:
-            self._told[file, what] = Told(what, file, line, count)
+        first, before = self._told.get((file, what), (line, 0))
+        if before or len(self._told) < MOST_TOLD:
+            self._told[file, what] = (first, before + count)
         else:
             self._more += 1
 
@@ -98,7 +80,11 @@ class Telling:
 
     def sentences(self) -> list[str]:
         """Return all that was told, in order."""
-        found = [told.sentence() for told in self._told.values()]
+        found = []
+        for (file, what), (line, count) in self._told.items():
+            place = shortened(file if line is None else f"{file}:{line}")
+            more = f" ({count:,} times)" if count > 1 else ""
+            found.append(f"{place}: {what}{more}" if place else f"{what}{more}")
         return [*found, f"{self._more:,} more remarks"] if self._more else found
 
 

@@ -36,6 +36,7 @@ UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 """First bytes of a text -> its encoding: PowerShell's `>` writes so."""
 SNIFFED = 64 << 10
 """Bytes that are read to find a file's format."""
+WHERE_IT_WRITES = "let `import.source` name what the command writes"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,16 @@ class Found:
         except OSError as error:
             raise InputError(f"cannot read {self.name}: {error.strerror or error}") from error
 
+    def require_whole(self) -> None:
+        """Raise InputError if a library cannot read it by its path: as `open`, or only its end
+        counts."""
+        self.open(LARGEST_BINARY).close()
+        if self.skip:
+            raise InputError(
+                f"{self.name} was there before the launch, which appended to it",
+                "let each launch write its own file",
+            )
+
     def text(self, largest: int = LARGEST_TEXT) -> BinaryIO:
         """Open its text behind what is skipped. UTF-16 becomes UTF-8.
 
@@ -94,7 +105,8 @@ class Found:
                 what = f"{self.name} has more than {LARGEST_DOCUMENT >> 20} MiB of UTF-16"
                 raise InputError(what, "save it as UTF-8")
             stream.seek(max(self.skip, 2))
-            return io.BytesIO(_as_utf8(stream.read(LARGEST_DOCUMENT), encoding))
+            text = stream.read(LARGEST_DOCUMENT).decode(encoding, "replace")
+            return io.BytesIO(text.encode())
 
     def content(self, largest: int = LARGEST_DOCUMENT) -> bytes:
         """Return its text as bytes. Raises InputError as `text`."""
@@ -104,17 +116,10 @@ class Found:
     def start(self) -> bytes:
         """Return its first bytes, empty if it cannot be read."""
         try:
-            with self.open(1 << 62) as stream:
-                encoding = UTF16.get(stream.read(2))
-                stream.seek(self.skip if encoding is None else max(self.skip, 2))
-                found = stream.read(SNIFFED)
-                return found if encoding is None else _as_utf8(found, encoding)
+            with self.text(1 << 62) as stream:
+                return stream.read(SNIFFED)
         except (InputError, OSError):
             return b""
-
-
-def _as_utf8(raw: bytes, encoding: str) -> bytes:
-    return raw.decode(encoding, "replace").encode()
 
 
 def files_of(source: Path, telling: Telling) -> list[Found]:
@@ -189,7 +194,11 @@ class Before:
         return cls(known, time.time())
 
     def left_since(self, found: list[Found], telling: Telling) -> list[Found]:
-        """Return the files that were written since, and of a file that grew only the new part."""
+        """Return the files that were written since, and of a file that grew only the new part.
+
+        Raises:
+            InputError: there are none.
+        """
         left = []
         for one in found:
             size, changed_ns, digest = self.files.get(one.name, (0, 0, ""))
@@ -210,6 +219,9 @@ class Before:
                     left.append(replace(one, skip=size))
             else:
                 left.append(one)
+        if not left:
+            what = f"; all {len(found):,} of its files are older" if found else ""
+            raise InputError(f"the launch left nothing in the source{what}", WHERE_IT_WRITES)
         return left
 
 

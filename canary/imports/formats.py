@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from canary.errors import InputError, did_you_mean, nearest
 from canary.imports.entries import Entry, Telling, shortened
@@ -17,14 +17,9 @@ from canary.imports.readers import (
     mlflow,
     sqlite_store,
     tensorboard,
-    trainer_state,
     wandb,
 )
 from canary.imports.series import listed
-
-Read = Callable[..., Iterator[Entry]]
-"""Takes the files of one run and a `Telling`. Stores also take `run` and `since`, the console its
-`preset`."""
 
 
 @dataclass(frozen=True)
@@ -34,30 +29,36 @@ class Format:
     name: str
     title: str
     fits: Callable[[Found], bool]
-    read: Read
-    one_run: Literal["folder", "file", "source"] = "folder"
+    read: Callable[..., Iterator[Entry]]
+    """Takes the file of one run, or its files, and a `Telling`. A store also takes `run` and
+    `since`, the console its `preset`."""
+    one_run: Literal["folder", "file", "source"] = "file"
     """What holds one run: the files of a folder, a file, or the whole source."""
     is_store: bool = False
     """Whether one file may hold several runs."""
+
+    def entries(self, files: list[Found], telling: Telling, **more: Any) -> Iterator[Entry]:
+        """Yield what the files of one run hold. Raises InputError as the reader."""
+        return self.read(files[0] if self.one_run == "file" else files, telling, **more)
 
 
 FORMATS: dict[str, Format] = {
     one.name: one
     for one in (
-        Format("tensorboard", "TensorBoard events", tensorboard.fits, tensorboard.read),
-        Format("wandb", "a W&B offline run", wandb.fits, wandb.read, "file"),
+        Format("tensorboard", "TensorBoard events", tensorboard.fits, tensorboard.read, "folder"),
+        Format("wandb", "a W&B offline run", wandb.fits, wandb.read),
         Format("mlflow", "an MLflow store", mlflow.fits, mlflow.read, "source", is_store=True),
-        Format("jsonl", "JSON lines", jsonl.fits, jsonl.read, "file"),
+        Format("jsonl", "JSON lines", jsonl.fits, jsonl.read),
         Format(
             "trainer_state",
             "a Trainer's trainer_state.json",
-            trainer_state.fits,
-            trainer_state.read,
+            json_file.is_state,
+            json_file.read_states,
             "source",
         ),
-        Format("csv", "CSV or TSV", csv_file.fits, csv_file.read, "file"),
-        Format("json", "JSON with metrics", json_file.fits, json_file.read, "file"),
-        Format("console", "a console log", console.fits, console.read, "file"),
+        Format("csv", "CSV or TSV", csv_file.fits, csv_file.read),
+        Format("json", "JSON with metrics", json_file.fits, json_file.read),
+        Format("console", "a console log", console.fits, console.read),
     )
 }
 """By name, the richest first: the order in which a folder of several formats is searched."""

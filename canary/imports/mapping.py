@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from canary.imports.entries import Telling
 from canary.imports.preset import Preset
@@ -58,7 +59,8 @@ def mapped(series: Series, preset: Preset | None, telling: Telling) -> Mapped:
         step_time, values["step_time_s"] = FROM_TIMES, times
     if "max_memory_bytes" in values:
         memory = values["max_memory_bytes"]
-        values["max_memory_bytes"] = _within(memory, LARGEST_MEMORY, "memory", telling)
+        memory = _within(memory, LARGEST_MEMORY, "memory", telling)
+        values["max_memory_bytes"] = {step: int(value) for step, value in memory.items()}
     timed = len(values.get("step_time_s", {}))
     if timed < MIN_STEPS:
         values.pop("step_time_s", None)
@@ -74,7 +76,7 @@ def mapped(series: Series, preset: Preset | None, telling: Telling) -> Mapped:
 
 def _known(series: Series, preset: Preset | None) -> dict[str, tuple[str, float]]:
     """Return our name -> the source's name and scale. A name that is ours needs no preset."""
-    known = {} if preset is None else preset.names_in(series.names())
+    known = {} if preset is None else preset.names_in(series.values)
     taken = {name for name, _ in known.values()}
     for ours in ROW_METRICS:
         if ours not in known and ours in series.values and ours not in taken:
@@ -157,23 +159,13 @@ def _why_untimed(timed: int, step_time: str) -> str:
 
 def _row(step: int, values: Mapping[str, Mapping[int, float]], series: Series) -> Row:
     here = {name: by_step[step] for name, by_step in values.items() if step in by_step}
-    row: Row = {"launch": LAUNCH, "step": step}
-    if "step_time_s" in here:
-        row["wall_s"] = here["step_time_s"]
-    if "loss" in here:
-        row["loss"] = here["loss"]
-    if "grad_norm" in here:
-        row["grad_norm"] = here["grad_norm"]
-    if "learning_rate" in here:
-        row["learning_rate"] = here["learning_rate"]
-    if "max_memory_bytes" in here:
-        row["peak_bytes"] = int(here["max_memory_bytes"])
-    others = {name: value for name, value in here.items() if name not in ROW_METRICS}
-    if others:
-        row["rl"] = others
+    row: dict[str, object] = {"launch": LAUNCH, "step": step}
+    row |= {key: here.pop(name) for name, key in ROW_METRICS.items() if name in here}
+    if here:
+        row["rl"] = here
     if step in series.times:
         row["time"] = series.times[step][1]
-    return row
+    return cast("Row", row)
 
 
 def span(rows: Sequence[Row]) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from canary.config.load import KIND_MESSAGES
 from canary.config.source import parse
 from canary.errors import ConfigError, InputError, did_you_mean, nearest, printable
 from canary.record.jsonio import open_regular
@@ -40,7 +41,7 @@ NO_PRESET = "none"
 class Strict(BaseModel):
     """Frozen; refuses unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Name(Strict):
@@ -48,7 +49,7 @@ class Name(Strict):
 
     name: str | None = Field(None, min_length=1, max_length=300)
     glob: str | None = Field(None, min_length=1, max_length=300)
-    scale: float = Field(1.0, strict=False)
+    scale: float = 1.0
     """The value times this has our unit."""
 
     @model_validator(mode="after")
@@ -66,27 +67,6 @@ class Name(Strict):
         assert self.glob is not None
         matches = re.compile(fnmatch.translate(self.glob)).match
         return min((name for name in names if matches(name)), default=None)
-
-
-KINDS = {
-    "tuple_type": "is no list",
-    "dict_type": "has no keys",
-    "model_type": "has no keys",
-    "model_attributes_type": "has no keys",
-    "string_type": "is no text",
-    "bool_type": "is neither true nor false",
-    "float_type": "is no number",
-    "missing": "is missing",
-}
-"""Error type of pydantic -> words for people who write YAML."""
-EXAMPLES = {
-    "metrics": "write lists of names, such as loss: [my/loss]",
-    "console": "write a list, such as [{line: 'step (?P<step>\\d+) loss (?P<loss>\\S+)'}]",
-    "step": "write a list, such as [step]",
-    "prefixes": "write a list, such as ['train/', '']",
-    "other_axis": "write a list, such as ['time/*']",
-    "framework": "write framework: my-trainer",
-}
 
 
 def _as_name(value: Any) -> Any:
@@ -132,14 +112,8 @@ class RowKind(Strict):
     prefix: str
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
-Names = Annotated[
-    tuple[Annotated[Name, BeforeValidator(_as_name)], ...], BeforeValidator(_as_tuple)
-]
+Texts = tuple[str, ...]
+Names = tuple[Annotated[Name, BeforeValidator(_as_name)], ...]
 
 
 class Preset(Strict):
@@ -154,7 +128,7 @@ class Preset(Strict):
     """Files of the repository in which they were read."""
     extends: str | None = None
     """A shipped preset: what this one lacks comes from there."""
-    leaves: Annotated[tuple[Leaf, ...], BeforeValidator(_as_tuple)] = ()
+    leaves: tuple[Leaf, ...] = ()
     step: Texts = ()
     """Names of the step among the values, the first that a row has."""
     inside: str | None = None
@@ -165,13 +139,11 @@ class Preset(Strict):
     """Our name -> names in the source; the first that the run has counts."""
     other_axis: Texts = ()
     """Names whose step is not the training step, such as seconds. They are left out."""
-    row_kinds: Annotated[tuple[RowKind, ...], BeforeValidator(_as_tuple)] = ()
+    row_kinds: tuple[RowKind, ...] = ()
     null_is_nan: bool = False
     """The writer turns numbers that are not finite into null."""
     step_time_of: str = Field("this step", pattern=r"^(this step|the step before)$")
-    console: Annotated[tuple[Console, ...], BeforeValidator(_as_tuple)] = Field(
-        (), max_length=MOST_PATTERNS
-    )
+    console: tuple[Console, ...] = Field((), max_length=MOST_PATTERNS)
     notes: Texts = ()
     """What a reader of these metrics must know."""
 
@@ -276,16 +248,12 @@ def _wrong_key(error: ValidationError, origins: Mapping[str, str], shown: Path) 
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     place = next((origins[k] for k in (key, key.split(".")[0]) if k in origins), str(shown))
-    hint: str | None = "docs/import.md has the keys of a preset, and an example"
+    said = first["msg"].removeprefix("Value error, ")
+    message = KIND_MESSAGES.get(first["type"], said[0].lower() + said[1:])
+    hint = "docs/import.md has the keys of a preset, and an example"
     if first["type"] == "extra_forbidden":
-        message = "unknown key"
-        if len(first["loc"]) == 1:
-            hint = did_you_mean(nearest(key, Preset.model_fields), hint)
-    else:
-        kind, said = first["type"], first["msg"].removeprefix("Value error, ")
-        message = KINDS.get(kind, said[0].lower() + said[1:])
-        hint = EXAMPLES.get(str(first["loc"][0])) if kind in KINDS else hint
-        hint = hint or "docs/import.md has the keys of a preset, and an example"
+        near = nearest(key, Preset.model_fields) if len(first["loc"]) == 1 else None
+        return ConfigError(f"{key} in {place}: unknown key", did_you_mean(near, hint), file=shown)
     return ConfigError(f"{key} in {place}: {message}", hint, file=shown)
 
 
@@ -300,6 +268,17 @@ def _extended(preset: Preset, values: Mapping[str, Any]) -> Preset:
         if key not in values and key not in ("framework", "repository", "version", "commit")
     }
     return preset.model_copy(update=missing | {"metrics": preset.metrics | metrics})
+
+
+def preset_lines() -> list[str]:
+    """Return one line per shipped preset."""
+    found = [shipped(name) for name in shipped_names()]
+    wide = max(len(one.framework) for one in found)
+    return [
+        f"{one.framework:<{wide}}  {one.version or '-':<24.24}  {len(one.metrics):>2} metrics  "
+        f"{one.repository}"
+        for one in found
+    ]
 
 
 @dataclass(frozen=True)

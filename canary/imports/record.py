@@ -1,4 +1,4 @@
-"""The record of an imported run: a normal run folder with one launch."""
+"""The record of an imported run: a normal run folder with one launch; and what is said of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 
 from canary.config.load import KEY_HINTS
 from canary.config.spans import WARMUP
-from canary.errors import MachineError, UsageError
+from canary.errors import MachineError, UsageError, printable
 from canary.imports.entries import shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
+from canary.imports.series import listed
 from canary.protocol.failure import failure_of
 from canary.protocol.job import Result, StepFile
 from canary.protocol.record_writer import RecordWriter
@@ -177,3 +178,28 @@ def import_run(
         ) from error
     shutil.rmtree(folder.scratch, ignore_errors=True)
     return record, folder.path, imported
+
+
+MOST_LINES = 20
+"""Remarks on the terminal; the record's notes have all."""
+
+
+def import_lines(record: RunRecord, imported: Imported) -> list[str]:
+    """Return what was read, what is missing, and what was told."""
+    found = imported.mapped
+    lines = [f"read        {summary_of(imported)}", f"preset      {preset_words(imported)}"]
+    if found.names:
+        pairs = [f"{ours} ({name})" for ours, name in found.names.items()]
+        lines.append(f"named       {listed(pairs)}")
+    if imported.failed is not None:
+        lines.append(f"status      failed: {imported.failed}")
+    lines.append(f"step time   {found.step_time or found.no_step_time}")
+    if "perf.max_mem_mb" in record.unmeasured:
+        lines.append(f"memory      {record.unmeasured['perf.max_mem_mb']}")
+    if "env.device" in record.unmeasured:
+        lines.append(f"machine     it {UNKNOWN_MACHINE}; --machine NAME names it")
+    lines.append("exact       no exact signals: learning is compared by its curves alone")
+    lines += [f"note        {told}" for told in imported.told[:MOST_LINES]]
+    if len(imported.told) > MOST_LINES:
+        lines.append(f"note        {len(imported.told) - MOST_LINES} more notes in metrics.json")
+    return [printable(line) for line in lines]

@@ -35,14 +35,6 @@ class Series:
     numbered: bool = False
     """Whether the rows had no step and were counted."""
 
-    def steps(self) -> list[int]:
-        """Return all steps in order."""
-        return sorted({step for by_step in self.values.values() for step in by_step})
-
-    def names(self) -> list[str]:
-        """Return all names."""
-        return list(self.values)
-
 
 class Gathering:
     """Puts entries into a `Series`."""
@@ -162,7 +154,7 @@ class Gathering:
         if self._series.numbered:
             self._telling.tell("the rows have no step, so they are counted from 1")
         series = self._series
-        if len(series.steps()) > MOST_STEPS:
+        if len({step for by_step in series.values.values() for step in by_step}) > MOST_STEPS:
             raise InputError(
                 f"the source has more than {MOST_STEPS:,} steps", "name a shorter run, or log less"
             )

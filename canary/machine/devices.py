@@ -6,14 +6,13 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from canary.errors import MachineError
 from canary.machine.gpu import (
     Device,
     device_in_use,
     device_lock,
-    health,
     list_devices,
     visible,
 )
@@ -26,7 +25,6 @@ DEVICE_ONLY = (
     "memory.peak_allocated_bytes",
     "memory.peak_reserved_bytes",
     "perf.gpu_utilization_avg",
-    "gpu_health",
 )
 
 
@@ -83,10 +81,6 @@ class HeldDevice:
         if self.device is None or self.device.mig:
             return None
         return ",".join(device.uuid for device in (self.device, *self._others))
-
-    def health(self) -> dict[str, Any]:
-        """Return the state of the device before the run; empty without a device."""
-        return {} if self.device is None else health(self.device)
 
     def unmeasured(self) -> dict[str, str]:
         """Return the signals that this run cannot measure, each with the reason."""

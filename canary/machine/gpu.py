@@ -1,4 +1,4 @@
-"""NVIDIA devices through NVML: the device that torch uses, its health and its lock. No torch."""
+"""NVIDIA devices through NVML: the device that torch uses, its use and its lock. No torch."""
 
 from __future__ import annotations
 
@@ -14,16 +14,6 @@ from typing import Any
 import pynvml
 
 from canary.errors import MachineError
-
-THROTTLE_REASONS = {
-    "SwPowerCap": 0x4,
-    "HwSlowdown": 0x8,
-    "SyncBoost": 0x10,
-    "SwThermalSlowdown": 0x20,
-    "HwThermalSlowdown": 0x40,
-    "HwPowerBrakeSlowdown": 0x80,
-}
-"""Bits of NVML's clock event reasons that mean a reduced clock (nvml.h, nvmlClocksEventReason*)."""
 
 
 @dataclass(frozen=True)
@@ -135,35 +125,6 @@ def device_in_use(setting: str, devices: Sequence[Device], variable: str | None)
             "set device: auto or cpu, or look at `nvidia-smi` and CUDA_VISIBLE_DEVICES",
         )
     return seen[index]
-
-
-def health(device: Device) -> dict[str, Any]:
-    """Return other processes, throttling, power cap (W), clocks (MHz), temperature (C), MIG."""
-    handle = device.handle
-    found: dict[str, Any] = {"uuid": device.uuid, "name": device.name, "mig": device.mig}
-    readings: dict[str, Any] = {
-        "other_processes": lambda: len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
-        "throttle_reasons": lambda: throttle_names(
-            pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-        ),
-        "power_cap_w": lambda: pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
-        "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
-        "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(
-            handle, pynvml.NVML_TEMPERATURE_GPU
-        ),
-    }
-    for name, read in readings.items():
-        try:
-            found[name] = read()
-        except pynvml.NVMLError as error:
-            found[name] = None
-            found.setdefault("unmeasured", {})[name] = str(error)
-    return found
-
-
-def throttle_names(bits: int) -> list[str]:
-    return [name for name, bit in THROTTLE_REASONS.items() if bits & bit]
 
 
 def utilization(device: Device) -> dict[str, float]:

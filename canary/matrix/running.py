@@ -21,7 +21,7 @@ from canary.matrix.cells import Cell
 from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import Outcome, Verdict
 from canary.matrix.queue import QueueLauncher
-from canary.record.runs import claim
+from canary.record.runs import begin_campaign
 from canary.record.strangers import link_in
 
 CELLS, LOCK = "cells", "matrix.lock"
@@ -174,7 +174,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         MachineError: it cannot be written.
     """
     try:
-        claim(folder)
+        begin_campaign(folder)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise MachineError(

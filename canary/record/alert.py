@@ -6,7 +6,10 @@ are found by name, and no framework is imported.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
+from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -66,11 +69,8 @@ class Alert:
 
 def tracked(alerts: list[Alert]) -> dict[str, float]:
     """Count the alerts of one step for trackers, by `anomaly/<category>_<severity>`."""
-    found: dict[str, float] = {}
-    for alert in alerts:
-        name = f"anomaly/{alert.key}"
-        found[name] = found.get(name, 0.0) + 1.0
-    return found
+    found = Counter(f"anomaly/{alert.key}" for alert in alerts)
+    return {name: float(count) for name, count in found.items()}
 
 
 MOST_ITEMS = 64
@@ -81,77 +81,41 @@ LONGEST_TEXT = 2000
 
 def plain(value: Any, depth: int = 0) -> Any:
     """Return the value as strings, numbers, lists and dictionaries. Non-finite numbers stay: the
-    writer of strict JSON names them."""
-    if value is None or isinstance(value, bool | int | float):
-        # Subclasses (numpy's float64, an IntEnum) become plain numbers.
-        return value if type(value) in (type(None), bool, int, float) else _number(value)
+    writer of strict JSON names them. What nests too deep or has no such form becomes text."""
+    if value is None or type(value) in (bool, int, float):
+        return value
     if isinstance(value, str):
         return _text(value)
-    if depth >= DEEPEST:
-        return words(value)
-    if isinstance(value, Mapping):
-        return _cut({_text(str(key)): plain(item, depth + 1) for key, item in _first(value)})
+    # Objects of users and tensors without values may raise anything.
+    with contextlib.suppress(Exception):
+        return _parts(value, depth + 1) if depth < DEEPEST else _words(value)
+    return f"<{type(value).__name__}>"
+
+
+def _parts(value: Any, depth: int) -> Any:
+    """Return a value with plain parts."""
+    if isinstance(value, int | float):  # numpy's float64, an IntEnum
+        return int(value) if isinstance(value, int) else float(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [each.name for each in dataclasses.fields(value)]
-        return {name: plain(getattr(value, name, None), depth + 1) for name in names}
-    if hasattr(value, "tolist") and hasattr(value, "shape"):
-        return _array(value, depth)
-    if isinstance(value, list | tuple | Set):
-        items = _ordered(value) if isinstance(value, Set) else value
-        shown = [plain(item, depth + 1) for item in list(items)[:MOST_ITEMS]]
+        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        items = list(value.items())[:MOST_ITEMS]
+        found = {_words(key): plain(item, depth) for key, item in items}
+        return found | ({"...": "more"} if len(value) > MOST_ITEMS else {})
+    if math.prod(getattr(value, "shape", ())) > MOST_ITEMS:
+        return {"shape": list(value.shape), "dtype": str(value.dtype)}
+    if hasattr(value, "tolist"):  # of a tensor, an array, another framework's scalar
+        return plain(value.tolist(), depth)
+    if isinstance(value, Set):
+        value = sorted(value, key=_words)  # always the same order
+    if isinstance(value, list | tuple):
+        shown = [plain(item, depth) for item in value[:MOST_ITEMS]]
         return [*shown, f"... {len(value)} in all"] if len(value) > MOST_ITEMS else shown
-    if hasattr(value, "item"):
-        return plain_item(value, depth)
-    return words(value)
+    return _words(value)
 
 
-def _number(value: Any) -> Any:
-    return int(value) if isinstance(value, int) else float(value)
-
-
-def _first(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    return list(value.items())[: MOST_ITEMS + 1]
-
-
-def _cut(found: dict[str, Any]) -> dict[str, Any]:
-    if len(found) > MOST_ITEMS:
-        found = dict(list(found.items())[:MOST_ITEMS]) | {"...": "more"}
-    return found
-
-
-def _ordered(value: Set[Any]) -> list[Any]:
-    """Return a set's items in an order that is always the same."""
-    return sorted(value, key=words)
-
-
-def _array(value: Any, depth: int) -> Any:
-    """Return a tensor's or array's values, or a large one's shape."""
-    shape = tuple(value.shape)
-    size = 1
-    for length in shape:
-        size *= length
-    if size > MOST_ITEMS:
-        return {"shape": list(shape), "dtype": str(value.dtype)}
-    try:
-        return plain(value.tolist(), depth + 1)
-    except (TypeError, ValueError, RuntimeError, NotImplementedError):
-        return words(value)  # a tensor without values (meta), or without a list form
-
-
-def plain_item(value: Any, depth: int) -> Any:
-    """Return another framework's scalar."""
-    try:
-        return plain(value.item(), depth + 1)
-    except (TypeError, ValueError, RuntimeError):
-        return words(value)
-
-
-def words(value: Any) -> str:
-    """Return a value's text, or its class if its `__str__` fails."""
-    try:
-        return _text(str(value))
-    except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
-        return f"<{type(value).__name__}>"
+def _words(value: Any) -> str:
+    return _text(str(value))
 
 
 def _text(value: str) -> str:

@@ -6,7 +6,7 @@ that the preset knows has the canary's name, and `Source.names` has the name in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
@@ -19,14 +19,14 @@ from canary.record.step_row import Row
 if TYPE_CHECKING:
     from canary.record.types import RunRecord
 
-ROW_METRICS: dict[str, Callable[[Row], Any]] = {
-    "loss": lambda row: row.get("loss"),
-    "grad_norm": lambda row: row.get("grad_norm"),
-    "learning_rate": lambda row: row.get("learning_rate"),
-    "step_time_s": lambda row: row.get("wall_s"),
-    "max_memory_bytes": lambda row: row.get("peak_bytes"),
+ROW_METRICS = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "learning_rate": "learning_rate",
+    "step_time_s": "wall_s",
+    "max_memory_bytes": "peak_bytes",
 }
-"""Metrics that stand in a field of a row: name -> the value in a row."""
+"""Metrics that stand in a field of a row: name -> the field."""
 MOST_VALUES = 100_000
 """Values of all curves of a record."""
 UNKNOWN_MACHINE = "is not known, so speed is compared only by gates you wrote"
@@ -73,8 +73,8 @@ def curve_of(rows: Iterable[Row], name: str) -> Curve:
 
 
 def _value(row: Row, name: str) -> Any:
-    read = ROW_METRICS.get(name)
-    return row.get("rl", {}).get(name) if read is None else read(row)
+    key = ROW_METRICS.get(name)
+    return row.get("rl", {}).get(name) if key is None else row.get(key)
 
 
 def curves_of(rows: Sequence[Row], names: Iterable[str]) -> dict[str, Curve]:

@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from pydantic import ValidationError
 
 from canary.config.output import OUTPUT_DIR
 from canary.config.redaction import hidden_text
-from canary.errors import EarlierRecord, InputError, MachineError, RecordError
+from canary.errors import InputError, MachineError, RecordError
 from canary.record import jsonio
 from canary.record.consistency import contradictions
 from canary.record.ranks import RankSteps, merged_rows
@@ -29,6 +28,7 @@ from canary.record.types import SCHEMA_VERSION, Owner, RunRecord, Status
 RESERVE_BYTES = 256 * 1024
 """Space reserved in the folder so that the last record fits on a full disk."""
 
+OTHER_VERSION = "read it with the version of rlhf-canary that wrote it"
 NAME_A_RUN = "name a run's folder or its metrics.json"
 
 
@@ -212,13 +212,15 @@ def parse_record(document: Any, source: Path) -> RunRecord:
 
     Raises:
         RecordError: the document is wrong or contradicts itself; names the first wrong key.
-        EarlierRecord: an earlier version wrote it.
     """
     if not isinstance(document, dict):
         raise RecordError(f"{source} is not a record: expected a JSON object")
-    refuse_earlier(document, source)
-    if document.get("schema_version") != SCHEMA_VERSION:
-        raise RecordError(*_other_version(document, source))
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise RecordError(
+            f"{source} has schema_version {version!r}; this version reads {SCHEMA_VERSION}",
+            OTHER_VERSION,
+        )
     try:
         record = RunRecord.model_validate(document)
     except ValidationError as error:
@@ -227,7 +229,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
         if first["type"] == "extra_forbidden":
             raise RecordError(
                 f"{source} has the key `{key}`, which this version does not know",
-                "read it with the version of rlhf-canary that wrote it",
+                OTHER_VERSION,
             ) from error
         raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
     for key, words in contradictions(record):
@@ -236,22 +238,6 @@ def parse_record(document: Any, source: Path) -> RunRecord:
             "take the record as the run wrote it, or train again",
         )
     return record
-
-
-def refuse_earlier(document: Mapping[str, Any], source: Path) -> None:
-    """Raise EarlierRecord if an earlier version wrote the record; `source` names it."""
-    version = document.get("schema_version")
-    if type(version) is int and version < SCHEMA_VERSION:
-        raise EarlierRecord(*_other_version(document, source))
-
-
-def _other_version(document: Mapping[str, Any], source: Path) -> tuple[str, str]:
-    """Return message and hint for a record of another version."""
-    version = document.get("schema_version")
-    return (
-        f"{source} has schema_version {version!r}; this version reads {SCHEMA_VERSION}",
-        "read it with the version of rlhf-canary that wrote it",
-    )
 
 
 def _corrected(record: RunRecord, folder: RunFolder) -> RunRecord:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from canary.record.step_row import HostSeconds, Row
-from canary.record.types import Host, Launch, RunRecord
+from canary.record.types import Host, RunRecord
 
 LARGEST_DELAY = 0.95
 """At most this share of the time without a core is subtracted; beyond it little is left."""
@@ -29,8 +29,6 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
             sum(row["phases_cpu"].values()) for row in rows if row.get("phases_cpu")
         ),
         main_cpu_seconds_per_step=_mean(host["own_cpu_s"] for host in on_host),
-        voluntary_switches_per_step=_per_step(record.launches, "voluntary_switches"),
-        involuntary_switches_per_step=_per_step(record.launches, "involuntary_switches"),
         cpu_utilization_of_cores=_of_cores(record),
     )
 
@@ -92,14 +90,6 @@ def _least(*values: float | None) -> float | None:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
-
-
-def _per_step(launches: Sequence[Launch], key: str) -> float | None:
-    return _mean(
-        launch.host[key] / launch.host["steps"]
-        for launch in launches
-        if launch.host.get("steps") and key in launch.host
-    )
 
 
 def _of_cores(record: RunRecord) -> float | None:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,14 +154,6 @@ def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
     return [loads(line) for line in whole.splitlines() if line.strip()], offset + len(whole)
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSON-lines file, without a last line that a crash cut off."""
-    if not path.exists():
-        return
-    with path.open("rb") as stream:
-        for line in stream:
-            if not line.endswith(b"\n"):
-                return
-            row = loads(line)
-            if isinstance(row, dict):
-                yield row
+def read_rows(path: Path) -> list[Any]:
+    """Return the rows of a JSON-lines file, without a last line that a crash cut off."""
+    return list(rows_since(path, 0)[0])

@@ -1,26 +1,21 @@
-"""The runs in an output folder: by age, by name, and the oldest removed."""
+"""The runs in an output folder, by age and by name."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from canary.config.output import OUTPUT_DIR
 from canary.errors import InputError, RecordError
-from canary.record import jsonio
-from canary.record.folder import is_alive, keep_from_git, load_record, this_process
-from canary.record.types import Owner, RunRecord
+from canary.record.folder import keep_from_git, load_record
+from canary.record.types import RunRecord
 
 METRICS = "metrics.json"
 LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
-RUN_ID = re.compile(r"\d{8}-\d{6}-.+")
 CAMPAIGN = re.compile(r"(?:ab|bisect|check|demo|ladder|matrix)-\d{8}-\d{6}.*")
 """Folders of `ab`, `bisect`, `check`, `demo`, `ladder` and `matrix`, which hold several runs."""
-OWNER = "owner.json"
-"""In a campaign's folder: the process that fills it."""
 MOST_NAMED = 5
 """Runs that an error names."""
 
@@ -89,45 +84,14 @@ def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
     return matching[0] if matching else path
 
 
-def claim(campaign: Path) -> None:
-    """Make a campaign's folder, and name this process as its owner: between two runs nothing else
-    shows that it goes on.
+def begin_campaign(folder: Path) -> None:
+    """Make a campaign's folder.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: it cannot be made.
     """
-    campaign.mkdir(parents=True, exist_ok=True)
-    keep_from_git(campaign)
-    jsonio.replace_file(campaign / OWNER, this_process().model_dump_json())
-
-
-def clean(root: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` runs and campaigns of an output folder, and return what was
-    removed. A run that is still going stays, and so does everything that this version cannot read
-    as a run.
-
-    Raises:
-        InputError: there is no such folder.
-    """
-    if not root.is_dir():
-        raise InputError(f"no folder {root}", "`canary run` makes one")
-    found = sorted((p for p in root.iterdir() if _is_ours(p)), key=_started)
-    removed = []
-    for path in found[: max(0, len(found) - keep)]:
-        if not _is_going(path):
-            shutil.rmtree(path)
-            removed.append(path)
-    return removed
-
-
-def _is_ours(path: Path) -> bool:
-    """Return whether it is a real folder that a run or a campaign of ours made."""
-    if path.is_symlink() or not path.is_dir():
-        return False
-    if RUN_ID.fullmatch(path.name):
-        return _record(path) is not None
-    records = [_record(file.parent) for file in _metrics_of(path)]
-    return bool(CAMPAIGN.fullmatch(path.name) and records) and None not in records
+    folder.mkdir(parents=True, exist_ok=True)
+    keep_from_git(folder)
 
 
 def _metrics_of(campaign: Path) -> Iterator[Path]:
@@ -136,24 +100,3 @@ def _metrics_of(campaign: Path) -> Iterator[Path]:
     yield from campaign.glob(f"*/{METRICS}")
     yield from campaign.glob(f"*/*/{METRICS}")
     yield from campaign.glob(f"cells/*/*/runs/*/{METRICS}")
-
-
-def _started(path: Path) -> str:
-    found = re.search(r"\d{8}-\d{6}", path.name)
-    return found[0] if found else ""
-
-
-def _is_going(path: Path) -> bool:
-    try:
-        if is_alive(Owner.model_validate_json(jsonio.content_of(path / OWNER))):
-            return True
-    except (OSError, ValueError):
-        pass  # A run has none, and neither have campaigns of older versions.
-    records = [_record(file.parent) for file in (*path.glob(METRICS), *_metrics_of(path))]
-    return any(
-        record is not None
-        and record.status == "running"
-        and record.owner is not None
-        and is_alive(record.owner)
-        for record in records
-    )

@@ -142,8 +142,6 @@ def _steady_mean(values: Sequence[float]) -> float:
     return statistics.fmean(min(value, most) for value in values)
 
 
-FIRST_STEPS = 12
-"""Number of steps with their tokens in the record: the usual length of a look."""
 NOT_TRAINING = ("checkpoint", "evaluation")
 """Phases that come only now and then and belong to no step."""
 
@@ -296,7 +294,6 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "curves": curves_of(first, [*gated_metrics(record.config), *_named(record, first)]),
             "tokens": _token_totals(first),
             "first_step": first[0]["step"] if first else record.first_step,
-            "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),
             "launches": [
                 launch_timing(launch, by_launch.get(launch.index, []), warmup)
                 for launch in record.launches
@@ -381,11 +378,6 @@ def more_steps(record: RunRecord) -> str:
     if record.config.get("max_steps") is None:
         return "train more steps"
     return "raise max_steps"
-
-
-def _step_tokens(rows: Sequence[Row]) -> list[int]:
-    counted = _numbers(rows, "input_tokens")
-    return [int(count) for count in counted] if len(counted) == len(rows) else []
 
 
 def _token_totals(rows: Sequence[Row]) -> dict[str, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from canary.record.alerts import alert_words
 from canary.record.exact import Exact
@@ -16,25 +16,22 @@ MEASURED = ("loss", "grad_norm", "learning_rate", "samples")
 MEMORY = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes")
 TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
 
-EXACT: dict[str, Callable[[Exact], float | None]] = {
-    "first_loss": lambda exact: exact.get("first_loss", {}).get("loss"),
-    "first_gradient_norm": lambda exact: exact.get("first_gradient", {}).get("total"),
-    "first_update_norm": lambda exact: exact.get("first_update", {}).get("delta_norm"),
-    "tensors_changed": lambda exact: exact.get("first_update", {}).get("tensors_changed"),
-    "trainable_parameters": lambda exact: exact.get("model", {}).get("trainable_parameters"),
-    "operators": lambda exact: exact.get("work", {}).get("operator_total"),
-    "flops": lambda exact: exact.get("work", {}).get("flops"),
-    "forwards": lambda exact: exact.get("work", {}).get("forwards"),
-    "tokens_fed": lambda exact: exact.get("work", {}).get("tokens_fed"),
-    "host_reads": lambda exact: exact.get("work", {}).get("host_reads"),
-    "collectives": lambda exact: exact.get("work", {}).get("collectives"),
-    "tokenizer_calls": lambda exact: exact.get("calls", {}).get("tokenizer_calls"),
-    "files_opened": lambda exact: exact.get("calls", {}).get("files_opened"),
-    "live_tensors": lambda exact: next(
-        reversed(exact.get("memory", {}).get("live_tensors", [])), None
-    ),
+EXACT = {
+    "first_loss": ("first_loss", "loss"),
+    "first_gradient_norm": ("first_gradient", "total"),
+    "first_update_norm": ("first_update", "delta_norm"),
+    "tensors_changed": ("first_update", "tensors_changed"),
+    "trainable_parameters": ("model", "trainable_parameters"),
+    "operators": ("work", "operator_total"),
+    "flops": ("work", "flops"),
+    "forwards": ("work", "forwards"),
+    "tokens_fed": ("work", "tokens_fed"),
+    "host_reads": ("work", "host_reads"),
+    "collectives": ("work", "collectives"),
+    "tokenizer_calls": ("calls", "tokenizer_calls"),
+    "files_opened": ("calls", "files_opened"),
 }
-"""The exact scalars by name, and where `exact` holds them."""
+"""The exact scalars by name: part and key of `exact`."""
 
 SAMPLED = {
     "utilization/gpu_percent": "gpu_utilization",
@@ -107,7 +104,9 @@ def _alerts(row: Row) -> dict[str, float]:
 
 def exact_scalars(exact: Exact) -> dict[str, float]:
     """Return one scalar per signal that the look saw."""
-    found = {name: read(exact) for name, read in EXACT.items()}
+    parts = cast("Mapping[str, Mapping[str, Any]]", exact)
+    found = {name: parts.get(part, {}).get(key) for name, (part, key) in EXACT.items()}
+    found["live_tensors"] = next(reversed(exact.get("memory", {}).get("live_tensors", [])), None)
     return _named({f"exact/{name}": value for name, value in found.items()})
 
 

@@ -230,10 +230,6 @@ class Host(Section):
     cpu_seconds_per_step: Number | None = None
     """Of all threads of the process."""
     main_cpu_seconds_per_step: Number | None = None
-    voluntary_switches_per_step: Number | None = None
-    """How often a thread of the process gave up its core to wait."""
-    involuntary_switches_per_step: Number | None = None
-    """How often a thread lost its core to another one."""
     cpu_utilization_of_cores: Number | None = None
     """CPU of the process tree, in percent of all cores that it may use."""
 
@@ -315,8 +311,7 @@ class Launch(Section):
     stall: Stall | None = None
     """None without such a step, and in records of older versions."""
     host: dict[str, Number] = Field(default_factory=dict)
-    """Reported by the process at its end: `gil_held` (share), `voluntary_switches` and
-    `involuntary_switches`, over `steps` steps."""
+    """Reported by the process at its end: `gil_held` (share)."""
 
 
 class AlertSummary(Section):
@@ -376,8 +371,6 @@ class RunRecord(Section):
     """Totals over the first launch: input, label, completion."""
     first_step: int = 1
     """First step of the first launch; above 1 if it resumed."""
-    first_step_tokens: list[int] = Field(default_factory=list)
-    """Input tokens of each of the first launch's first steps, summed over ranks."""
     io: SerializeAsAny[Calls] = Field(default_factory=Calls)
     exact: SerializeAsAny[Exact] = Field(default_factory=Exact)
     """The signals of the first launch's look."""
@@ -387,11 +380,8 @@ class RunRecord(Section):
     """Alerts of the launches (see `canary.record.alert`)."""
     alert_summary: AlertSummary | None = None
     """Null if no detector watched."""
-    gpu_health: dict[str, Any] = Field(default_factory=dict)
     bottlenecks: list[Bottleneck] | None = None
     """The worst first; null if the record was not searched for them."""
-    bottlenecks_not_judged: dict[str, str] = Field(default_factory=dict)
-    """Bottlenecks that this run cannot show, with the reason."""
     launches: list[Launch] = Field(default_factory=list)
     unmeasured: dict[str, str] = Field(default_factory=dict)
     """Why a value is null, by the value's key."""

@@ -19,7 +19,7 @@ from canary.report.numbers import amount
 from canary.report.page import Charted, Page, StageRow, joined_text
 from canary.report.place_rows import compared
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
-from canary.report.view import STATUS_WORDS, SUMMARY_ROWS, CheckRow, View, scaled, view_of
+from canary.report.view import STATUS_WORDS, CheckRow, View, figures_of, view_of
 
 SPEED_WORDS = {
     "fail": "Yes",
@@ -30,8 +30,8 @@ SPEED_WORDS = {
 }
 """Answers by status, the one that decides first."""
 OF_MEMORY = ("max_memory",)
-LED_BY = 6
-"""Figures of the summary in the first line of a run's page."""
+COUNTS = ("nan_steps", "inf_steps")
+"""Figures of the summary that are not in the first line of a run's page."""
 OF_ONE_RUN = ("name", "current", "threshold", "status")
 """Columns of the checks that need no baseline."""
 
@@ -102,12 +102,11 @@ def page_of(
 
 def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
     """Return the page of a run that is not compared."""
-    figures = (
-        (label, scaled(found.current.summary.get(key), factor), unit)
-        for label, key, unit, factor in SUMMARY_ROWS[:LED_BY]
-    )
+    figures = figures_of(found.current, found.current)
     shown = [
-        f"{label} {amount(value, unit)}" for label, value, unit in figures if value is not None
+        f"{label} {amount(value, unit)}"
+        for key, label, unit, _, value in figures
+        if key not in COUNTS
     ]
     said = (record.status.capitalize(), record.reason, "; ".join(shown))
     broken = found.verdict == "regression"  # of a rule, which needs no baseline

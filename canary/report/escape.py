@@ -69,6 +69,10 @@ def _on_lines(value: Any) -> Any:
         return printable(value if len(value) <= LONGEST_TEXT else f"{value[: LONGEST_TEXT - 1]}…")
     if isinstance(value, tuple):
         return tuple(map(_on_lines, value))
+    if isinstance(value, list):
+        return list(map(_on_lines, value))
+    if isinstance(value, dict):
+        return {_on_lines(key): _on_lines(inner) for key, inner in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         texts = {field.name: _on_lines(getattr(value, field.name)) for field in fields(value)}
         return replace(value, **texts)

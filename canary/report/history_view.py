@@ -11,9 +11,9 @@ from canary.compare.checks import CHECKS
 from canary.report.bisect_hint import Hint, commits_command
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
-from canary.report.lines import Cells, aligned, cut, fitting, wrapped
+from canary.report.lines import Cells, aligned, cut, fitting
 from canary.report.numbers import amount, signed
-from canary.report.render import check_format, environment, tidy
+from canary.report.render import check_format, filled, tidy
 from canary.report.sparkline import sparkline, thinned
 from canary.report.trend_words import (
     DERIVED,
@@ -86,14 +86,10 @@ def history_text(
     views = [on_lines(_view(one, count)) for one in found]
     if not views:
         return tidy(f"{shown} holds no runs")
-    if form == "markdown":
-        template = environment().get_template("history.md.jinja")
-        return tidy(template.render(views=views))
     tables = [_lines(view.table, width) for view in views]
-    template = environment().get_template("history.txt.jinja")
-    text = template.render(drawers=list(zip(views, tables, strict=True)))
     hints = (finding.hint for view in views for finding in view.findings)
-    return wrapped(tidy(text), width, [hint.command for hint in hints if hint])
+    whole = [hint.command for hint in hints if hint]
+    return filled("history", form, width, whole, drawers=list(zip(views, tables, strict=True)))
 
 
 def _document(found: HistoryTrends) -> dict[str, Any]:

@@ -7,12 +7,9 @@ import functools
 import hashlib
 from typing import Any
 
-import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from canary.report.charts.theme import style_of_colours
 from canary.report.escape import NOT_PRINTED, on_lines
-from canary.report.render import TEMPLATES
+from canary.report.render import TEMPLATES, environment
 
 
 @functools.cache
@@ -31,15 +28,4 @@ def source_of(text: str) -> str:
 def filled(template: str, **values: Any) -> str:
     """Return a template with these values; each text is one line without control characters."""
     lines = {name: on_lines(value) for name, value in values.items()}
-    return NOT_PRINTED.sub("", environment().get_template(template).render(**lines))
-
-
-@functools.cache
-def environment() -> jinja2.Environment:
-    return ImmutableSandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
+    return NOT_PRINTED.sub("", environment(html=True).get_template(template).render(**lines))

@@ -24,7 +24,7 @@ from canary.report.profile import (
     profiled_pair,
     view_of_profile,
 )
-from canary.report.view import SUMMARY_ROWS, scaled, view_of
+from canary.report.view import figures_of, view_of
 
 if TYPE_CHECKING:
     from canary.report.charts.chart import Chart
@@ -71,9 +71,8 @@ def shown(value: RunRecord | Comparison) -> Inline:
 
 def of_record(record: RunRecord) -> Inline:
     """Return what is shown of a run."""
-    summary = side_of((record,)).summary
-    figures = ((label, unit, scaled(summary.get(key), by)) for label, key, unit, by in SUMMARY_ROWS)
-    rows = ((label, amount(value, unit)) for label, unit, value in figures if value is not None)
+    side = side_of((record,))
+    rows = ((label, amount(value, unit)) for _, label, unit, _, value in figures_of(side, side))
     line = ": ".join(filter(None, (record.status, cut(record.reason or ""))))
     return Inline(
         title=f"run of {record.name or 'a canary'}",

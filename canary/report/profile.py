@@ -30,10 +30,9 @@ from canary.record.profile_readings import (
 )
 from canary.record.types import OperatorRow, Profiler, RunRecord
 from canary.report.document import json_lines
-from canary.report.escape import on_lines
-from canary.report.lines import Cells, figures, wrapped
+from canary.report.lines import Cells, figures
 from canary.report.numbers import signed, significant
-from canary.report.render import INDENT, check_format, environment, tidy
+from canary.report.render import INDENT, check_format, filled
 
 DOCUMENT_VERSION = 1
 HOW = (
@@ -129,20 +128,15 @@ def profile_text(
     current, found = profiled_pair(run, against)
     if form == "json":
         return json_lines(_document(current, found))
-    view = on_lines(view_of_profile(current, found, against, top))
-    name = "profile.md.jinja" if form == "markdown" else "profile.txt.jinja"
-    width = None if form == "markdown" else width
-    text = (
-        environment()
-        .get_template(name)
-        .render(
-            view=view,
-            aligned=partial(figures, width=width and width - len(INDENT)),
-            operator_headings=OPERATOR_HEADINGS,
-            difference_headings=DIFFERENCE_HEADINGS,
-        )
+    return filled(
+        "profile",
+        form,
+        width,
+        view=view_of_profile(current, found, against, top),
+        aligned=partial(figures, width=width and width - len(INDENT)),
+        operator_headings=OPERATOR_HEADINGS,
+        difference_headings=DIFFERENCE_HEADINGS,
     )
-    return wrapped(tidy(text), width)
 
 
 def profiled_pair(

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -45,16 +45,20 @@ COLUMNS = {
 HEADINGS = tuple(COLUMNS.values())
 
 
-def environment(overrides: Mapping[str, str] | None = None) -> jinja2.Environment:
+def environment(
+    overrides: Mapping[str, str] | None = None, *, html: bool = False
+) -> jinja2.Environment:
     """Return a sandboxed environment in which an unknown name in a template is an error.
 
-    `overrides`: the user's templates by name. They come before ours and can extend them.
+    Args:
+        overrides: the user's templates by name. They come before ours and can extend them.
+        html: escape every text.
     """
-    return _environment(tuple((overrides or {}).items()))
+    return _environment(tuple((overrides or {}).items()), html)
 
 
 @functools.lru_cache(maxsize=4)
-def _environment(overrides: tuple[tuple[str, str], ...]) -> jinja2.Environment:
+def _environment(overrides: tuple[tuple[str, str], ...], html: bool) -> jinja2.Environment:
     made = ImmutableSandboxedEnvironment(
         loader=jinja2.ChoiceLoader(
             [jinja2.DictLoader(dict(overrides)), jinja2.FileSystemLoader(TEMPLATES)]
@@ -62,8 +66,8 @@ def _environment(overrides: tuple[tuple[str, str], ...]) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
+        keep_trailing_newline=not html,
+        autoescape=html,
     )
     made.filters["cell"] = markdown_cell
     made.filters["code"] = markdown_code
@@ -137,24 +141,19 @@ def render(
         return json_text(found, hint)
     view = on_lines(view_of(found, hint))
     if form == "markdown":
-        template = environment().get_template("comparison.md.jinja")
-        return tidy(template.render(view=view, table=table(view), headings=HEADINGS))
+        return filled("comparison", form, width, view=view, table=table(view), headings=HEADINGS)
     folded = width is not None and not every
     rows = [row for row in view.rows if not (folded and row.passed)]
     inner = None if width is None else width - len(INDENT)
     lines, legend = _checks(rows, inner) if rows else ([], "")
     counts = _counts(view, inner) if folded and inner is not None else []
-    template = environment().get_template("comparison.txt.jinja")
-    text = template.render(view=view, table=lines, legend=legend, counts=counts, folded=folded)
-    return wrapped(tidy(text), width, [hint.command] if hint else ())
+    about: dict[str, Any] = {"table": lines, "legend": legend, "counts": counts, "folded": folded}
+    return filled("comparison", form, width, [hint.command] if hint else [], view=view, **about)
 
 
 def answer(found: Comparison, width: int | None = None) -> str:
     """Return the verdict, the changed code behind it and what to do as text."""
-    view = on_lines(view_of(found))
-    return wrapped(
-        tidy(environment().get_template("comparison_answer.txt.jinja").render(view=view)), width
-    )
+    return filled("comparison_answer", "text", width, view=view_of(found))
 
 
 def short(found: Comparison, after: Sequence[str], width: int | None = None) -> str:
@@ -163,9 +162,17 @@ def short(found: Comparison, after: Sequence[str], width: int | None = None) -> 
     The first line and `after` stay whole: a program shows the one, people copy the others.
     """
     view = on_lines(view_of(found))
-    template = environment().get_template("comparison_short.txt.jinja")
-    text = tidy(template.render(view=view, after=after))
-    return wrapped(text, width, (view.first_line, *after))
+    return filled(
+        "comparison_short", "text", width, (view.first_line, *after), view=view, after=after
+    )
+
+
+def filled(name: str, form: str, width: int | None, whole: Sequence[str] = (), **shown: Any) -> str:
+    """Return a template with what it shows, each text on one line. Lines of text fit the width, if
+    there is one; those in `whole` stay whole."""
+    template = environment().get_template(f"{name}.{'md' if form == 'markdown' else 'txt'}.jinja")
+    text = tidy(template.render(**{key: on_lines(value) for key, value in shown.items()}))
+    return text if form == "markdown" else wrapped(text, width, whole)
 
 
 def _counts(view: View, width: int) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from canary.compare.rules import RULES, unknown
@@ -12,9 +11,7 @@ from canary.compare.rules.rule import Answer, Rule
 from canary.config.load import LoadedConfig
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION, ConfigError
 from canary.report.document import json_lines
-from canary.report.escape import on_lines
-from canary.report.lines import wrapped
-from canary.report.render import check_format, environment, tidy
+from canary.report.render import check_format, filled
 
 VERSION = 2
 Asked = Sequence[tuple[Rule, Answer]]
@@ -71,11 +68,6 @@ def against(found: Asked) -> list[str]:
     ]
 
 
-def _for_others(found: Asked) -> int:
-    """Return how many rules are for other kinds of training."""
-    return sum(said.inapplicable for _, said in found)
-
-
 def _at(said: Answer) -> str:
     return f", at {said.place}" if said.place and said.place not in said.words else ""
 
@@ -85,67 +77,25 @@ def _open(found: Asked) -> Asked:
     return [one for one in of_status(found, "not asked") if not one[1].inapplicable]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One rule that found something."""
-
-    id: str
-    holds: str
-    words: str
-    doubt: str
-    do: str
-    link: str
-    """To where the idea is described."""
-
-
-@dataclass(frozen=True)
-class View:
-    """The answer as strings."""
-
-    answer: str
-    broken: tuple[Row, ...]
-    notes: tuple[Row, ...]
-    holds: str
-    unasked: tuple[tuple[str, str], ...]
-    """Why rules could not be asked, and which."""
-    others: str
-    """How many rules are for other kinds of training, as a sentence; empty without one."""
-    folder: str
-
-
-def view_of(found: Asked, folder: str) -> View:
-    """Return the answer as strings; `folder`: of the run."""
-    reasons: dict[str, list[str]] = {}
-    for rule, said in _open(found):
-        reasons.setdefault(said.words, []).append(rule.id)
-    broken, notes = (
-        tuple(_row(*one) for one in of_status(found, status)) for status in ("broken", "note")
-    )
-    holds = ", ".join(rule.id for rule, _ in of_status(found, "holds"))
-    unasked = tuple((why, ", ".join(ids)) for why, ids in reasons.items())
-    count = _for_others(found)
-    others = f"{counted(count, 'rule')} {'is' if count == 1 else 'are'} for other kinds of training"
-    return View(
-        first_line(found), broken, notes, holds, unasked, f"{others}." if count else "", folder
-    )
-
-
-def _row(rule: Rule, said: Answer) -> Row:
-    return Row(rule.id, rule.holds, said.words + _at(said), said.doubt, rule.do, rule.source)
-
-
 def answer_text(found: Asked, folder: str, form: str, width: int | None = None) -> str:
-    """Render the answer in one of the formats, ending with a line break.
+    """Render the answer in one of the formats, ending with a line break; `folder`: of the run.
 
     Raises:
         UsageError: unknown format.
     """
     check_format(form)
+    document = answer_document(found, folder)
     if form == "json":
-        return json_lines(answer_document(found, folder))
-    template = environment().get_template(f"rules.{'md' if form == 'markdown' else 'txt'}.jinja")
-    text = tidy(template.render(view=on_lines(view_of(found, folder))))
-    return text if form == "markdown" else wrapped(text, width)
+        return json_lines(document)
+    unasked: dict[str, list[str]] = {}
+    for rule, said in _open(found):
+        unasked.setdefault(said.words, []).append(rule.id)
+    count = sum(said.inapplicable for _, said in found)
+    others = (
+        f"{counted(count, 'rule')} {'is' if count == 1 else 'are'} for other kinds of training."
+    )
+    shown = document | {"unasked": unasked, "others": others if count else ""}
+    return filled("rules", form, width, **shown)
 
 
 def answer_document(found: Asked, folder: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -340,12 +340,18 @@ def side_words(side: Side, verdict: Verdict) -> str:
 def _summary(baseline: Side, current: Side) -> tuple[tuple[str, str, str], ...]:
     if not baseline.run_ids or not current.run_ids:
         return ()
-    rows = []
+    figures = figures_of(baseline, current)
+    return tuple(
+        (label, amount(was, unit), amount(now, unit)) for _, label, unit, was, now in figures
+    )
+
+
+def figures_of(baseline: Side, current: Side) -> Iterator[tuple[str, str, str, Any, Any]]:
+    """Yield key, label, unit and both values of each figure that a side has."""
     for label, key, unit, factor in SUMMARY_ROWS:
         was, now = (scaled(side.summary.get(key), factor) for side in (baseline, current))
         if was is not None or now is not None:
-            rows.append((label, amount(was, unit), amount(now, unit)))
-    return tuple(rows)
+            yield key, label, unit, was, now
 
 
 def scaled(value: Any, factor: float) -> Any:

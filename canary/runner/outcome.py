@@ -11,10 +11,9 @@ from canary.record.bottlenecks import one_line
 from canary.record.digits import significant
 from canary.record.end_loss import end_loss_words
 from canary.record.host import typical_cpu_s_per_step
-from canary.record.phases import is_online, shown_phases
+from canary.record.phases import is_online, phases_of_launches, shown_phases, typical_phases
 from canary.record.summary import MIN_STEPS, NOT_TRAINING, more_steps, untimed_steps
 from canary.record.types import RunRecord
-from canary.record.typical_phases import phases_of_launches, typical_phases
 from canary.runner.display.pace import shown_metrics
 
 LOG_LINES = 40

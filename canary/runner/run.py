@@ -117,7 +117,6 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     section = config.imports
     awaited = None if section is None else Awaited.of(section, session.folder.log)
     with HeldDevice(config.device, cache_dir, config.nproc or 1) as watch:
-        session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
         if config.profiler.enabled:
             session.record.unmeasured["profiler"] = "the run ended before its profile was read"

@@ -9,11 +9,10 @@ from markupsafe import Markup
 
 from canary.errors import InputError
 from canary.record.alerts import alert_words
-from canary.record.types import RunRecord
 from canary.report.html import filled
 from canary.runner.display import figures
 from canary.runner.display.pace import Pace
-from canary.serve.following import UNREADABLE, Following, Seen
+from canary.serve.following import UNREADABLE, Following
 from canary.serve.listing import Place
 
 EVERY_MS = 1000
@@ -46,26 +45,27 @@ class LiveRun:
             InputError, RecordError: as `Following.look`.
         """
         self.asked = time.monotonic()
-        seen, pace = self._following.look()
+        seen = self._following
+        seen.look()
         if self.asked >= self._charts_due:
-            self._draw(seen)
-        alerts = [alert_words(alert) for alert in seen.alerts]
-        phases = figures.phase_parts(pace)[:MOST_PHASES]
+            self._draw()
+        alerts = [alert_words(alert) for alert in seen.alerts.values()]
+        phases = figures.phase_parts(seen.pace)[:MOST_PHASES]
         return filled(
             "live.html.jinja",
             title=seen.record.name or "canary",
             subtitle=self._place.name,
             every_ms=EVERY_MS,
-            state=_state(seen.record),
+            state="Running." if seen.record.launches else "Running: it starts.",
             problem=seen.problem,
-            numbers=tuple(_numbers(pace)),
+            numbers=tuple(_numbers(seen.pace)),
             phases=tuple((name, 100 * share) for name, share in phases),
             alerts=tuple(reversed(alerts[-MOST_ALERTS:])),
             total=len(alerts),
             charts=self._charts,
         )
 
-    def _draw(self, seen: Seen) -> None:
+    def _draw(self) -> None:
         """Draw the charts; this takes up to a second of one core."""
         from canary.report.charts.sides import ShownSides
         from canary.report.comparison_page import charts_of
@@ -73,16 +73,14 @@ class LiveRun:
 
         used = time.process_time()
         try:
-            made = [shown_chart(chart) for chart in charts_of(ShownSides((seen.shown(),)))]
+            made = [
+                shown_chart(chart) for chart in charts_of(ShownSides((self._following.shown(),)))
+            ]
         except (InputError, *UNREADABLE):
             made = []  # A stranger made its rows up; the numbers stay.
         self._charts = Markup(filled("charts.html.jinja", charts=made) if made else "")
         used = time.process_time() - used
         self._charts_due = self.asked + max(CHARTS_EVERY_S, used / CHARTS_SHARE)
-
-
-def _state(record: RunRecord) -> str:
-    return "Running." if record.launches else "Running: it starts."
 
 
 def _numbers(pace: Pace) -> Iterator[tuple[str, str]]:

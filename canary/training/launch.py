@@ -157,8 +157,6 @@ class TrainingLaunch:
         self._unwritten = False
         self._kept: list[Row] = []
         """Rows of the look."""
-        self._timed = 0
-        """Rows after the look."""
         self.watch: RunDetectors | None = None
         """The anomaly detectors; None if the training ends after the look."""
         self.look = no_look()
@@ -328,8 +326,6 @@ class TrainingLaunch:
             self.on_row(row)
         if row.get("look"):
             self._kept.append(row)
-        else:
-            self._timed += 1
         if stop is not None:
             raise stop
 
@@ -366,7 +362,7 @@ class TrainingLaunch:
     def finished(self, trained: Trained, device: torch.device) -> Result:
         """Return the result of a finished training."""
         assert self._files is not None  # begin came first
-        host = self._host.end(self._timed)
+        host = self._host.end()
         counted = self._counted()
         self._files.end()
         self.lap("training")

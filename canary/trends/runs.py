@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from canary.baseline.entry import Entry, context_of
+from canary.baseline.entry import Entry
 from canary.baseline.history import entries, periods
 from canary.compare.exact.changes import environment_changes
 from canary.config.metric_gates import MetricGate
@@ -89,9 +89,8 @@ def stored_runs(folder: Path) -> Iterator[Run]:
 
 
 def _stored_run(entry: Entry, period: int | None) -> Run:
-    document = entry.document()
-    record = parse_record(document.get("record"), entry.path)
-    context = context_of(document, entry.path)
+    stored = entry.stored()
+    record, context = parse_record(stored.record, entry.path), stored.context
     named = (context.commit if context else "") or str(record.git.get("sha") or "")
     commit = named if SHA.fullmatch(named) else ""
     return run_of(record, commit, context.verdict if context else "", period, entry.accepted)

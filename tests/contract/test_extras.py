@@ -82,7 +82,7 @@ def test_a_verb_without_its_extra_names_it_and_the_others_need_none(tmp_path: Pa
 
 
 MOST_VERBS = 20
-PLUMBING = ("gate", "config", "env", "list", "clean")
+PLUMBING = ("gate", "config", "env", "list")
 
 
 def shown() -> set[str]:

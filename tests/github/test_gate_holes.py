@@ -223,7 +223,7 @@ def test_a_template_that_fails_while_it_runs_is_replaced_by_ours(
 def test_a_missing_baseline_branch_is_told_from_one_with_few_runs(house: Gatehouse) -> None:
     git(house.bare, "update-ref", "-d", "refs/heads/canary-baselines")
     said = house.judge(house.pull(), house.run())
-    assert "there is no branch canary-baselines yet" in said.summary
+    assert "branch canary-baselines holds no runs yet" in said.summary
 
 
 def test_a_merge_queue_finds_the_acceptance_of_its_pull_request(house: Gatehouse) -> None:

@@ -44,7 +44,6 @@ def test_it_trains_on_its_device(case: Case, trainings: Trainings, device: str) 
     assert len(record.stability.loss_values) == STEPS
     assert record.stability.nan_steps == record.stability.inf_steps == 0
     if device == "cuda":
-        assert record.gpu_health["uuid"] == in_use().uuid
         assert record.env["device"]["name"] == in_use().name
 
 

@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from canary.compare.timing.lane import completion_tokens_per_step
-from canary.record.phases import PHASES
+from canary.record.phases import PHASES, all_or_none, phases_of_launches, typical_phases
 from canary.record.types import RunRecord
-from canary.record.typical_phases import all_or_none, phases_of_launches, typical_phases
 
 Seconds = Mapping[str, float]
 

@@ -6,15 +6,14 @@ import contextlib
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import FrameType
 from typing import Any
 
 from canary.errors import ConfigError, InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
 from canary.imports.files import Found
-from canary.imports.preset import GROUPS, Console, Preset, shipped, shipped_names
+from canary.imports.preset import GROUPS, Preset, shipped, shipped_names
 from canary.imports.readers.jsonl import Document, lines_of
 from canary.imports.readers.rows import Ending, entry_of
 from canary.imports.series import bounded
@@ -27,8 +26,8 @@ LIMIT_S, LIMIT_S_PER_MIB = 5.0, 2.0
 """CPU seconds for the patterns of a file, and more for each MiB of it."""
 LONGEST_MATCHED = 64 << 10
 """Characters of a line that patterns are tried on."""
-TRIED_LINES = 20_000
-"""Lines that are tried to choose a preset."""
+TRIED_LINES, MOST_READ = 20_000, 1 << 62
+"""Lines that are tried to choose a preset, and that are read."""
 DECIMAL_COMMA = re.compile(r"[-+]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?")
 """A number whose comma cannot begin thousands."""
 DURATION = re.compile(r"(?:(\d+)h )?(?:(\d+)m )?(?:([\d.]+)(ms|s))?")
@@ -43,17 +42,7 @@ def fits(file: Found) -> bool:
     return file.path.suffix in SUFFIXES
 
 
-@dataclass
-class _State:
-    step: float | None = None
-    """The step of the last header line."""
-    counted: int = 0
-    """Lines without any step so far."""
-    known: frozenset[str] = frozenset()
-    """Names of the metrics of the last such line."""
-
-
-def read(files: Sequence[Found], telling: Telling, preset: Preset | None = None) -> Iterator[Entry]:
+def read(file: Found, telling: Telling, preset: Preset | None = None) -> Iterator[Entry]:
     """Yield what the patterns of the preset find, line by line. Without a preset, that of the
     shipped ones is used whose patterns find the most.
 
@@ -61,24 +50,23 @@ def read(files: Sequence[Found], telling: Telling, preset: Preset | None = None)
         InputError: no pattern finds a number, or the patterns need too long.
     """
     if preset is None:
-        preset = fitting(files[0])
+        preset = fitting(file)
     if preset is None or not preset.console:
         raise InputError(
-            f"no pattern finds a metric in {files[0].name}",
+            f"no pattern finds a metric in {file.name}",
             "name a preset with console patterns: --preset, or `import.preset` in a config",
         )
-    for part, file in enumerate(files):
-        allowed = LIMIT_S + LIMIT_S_PER_MIB * file.size / (1 << 20)
-        try:
-            with _cpu_limit(allowed):
-                found = list(bounded(_lines(file, preset, telling, part)))
-        except TooSlow as error:
-            raise InputError(
-                f"the patterns of preset {preset.framework} need more than {allowed:.0f} s of CPU "
-                f"for {file.name}",
-                "write them without nested repetitions",
-            ) from error
-        yield from found
+    allowed = LIMIT_S + LIMIT_S_PER_MIB * file.size / (1 << 20)
+    try:
+        with _cpu_limit(allowed):
+            found = list(bounded(_Log(file, preset, telling).entries()))
+    except TooSlow as error:
+        raise InputError(
+            f"the patterns of preset {preset.framework} need more than {allowed:.0f} s of CPU "
+            f"for {file.name}",
+            "write them without nested repetitions",
+        ) from error
+    yield from found
 
 
 def fitting(file: Found) -> Preset | None:
@@ -87,59 +75,126 @@ def fitting(file: Found) -> Preset | None:
     Raises:
         InputError: the patterns need too long.
     """
+    best: tuple[int, Preset | None] = (0, None)
     try:
         with _cpu_limit(2 * LIMIT_S):
-            return _fitting(file)
+            for preset in map(shipped, shipped_names()):
+                if preset.console and not preset.extends:
+                    seen = [
+                        one.values for one in _Log(file, preset, Telling()).entries(TRIED_LINES)
+                    ]
+                    names = {preset.inner(name) for values in seen for name in values}
+                    found = len(seen) * len(preset.names_in(names))
+                    best = max(best, (found, preset), key=lambda one: one[0])
     except TooSlow as error:
         raise InputError(
             f"the shipped patterns need too long for {file.name}", "name one: --preset NAME|FILE"
         ) from error
-
-
-def _fitting(file: Found) -> Preset | None:
-    best: tuple[int, Preset | None] = (0, None)
-    for name in shipped_names():
-        preset = shipped(name)
-        if not preset.console or preset.extends:
-            continue
-        lines = 0
-        names: set[str] = set()
-        for entry in _lines(file, preset, Telling(), 0, TRIED_LINES):
-            lines += 1
-            names.update(entry.values)
-        found = lines * len(preset.names_in(map(preset.inner, names)))
-        if found > best[0]:
-            best = (found, preset)
     return best[1]
 
 
-def _lines(
-    file: Found, preset: Preset, telling: Telling, part: int, most: int | None = None
-) -> Iterator[Entry]:
-    patterns = [_Compiled.of(one) for one in preset.console]
-    state, ending = _State(), Ending()
-    for number, raw, _ in lines_of(file, telling, limited=False):
-        if most is not None and number > most:
-            return
-        # A progress bar writes over its line.
-        for piece in raw.decode("utf-8", "replace").strip("\r\n").split("\r"):
-            text = RAY.sub("", COLOURS.sub("", piece))
-            if len(text) > LONGEST_MATCHED:
-                telling.tell("a line was too long for the patterns", file.name, number)
-                continue
-            entry = _first_match(patterns, text, state, telling, file, number, part)
-            if entry is not None and entry.values:
-                ending.clear()
-                yield entry
-                continue
-            if state.counted and _is_torn(text, state.known):
-                raise InputError(
-                    f"{file.name}:{number}: the line is torn, and without steps the lines after it "
-                    "cannot be counted",
-                    "log the step, or import a file that the framework writes",
+class _Log:
+    """One log, read by the patterns of a preset."""
+
+    def __init__(self, file: Found, preset: Preset, telling: Telling) -> None:
+        self._file, self._telling = file, telling
+        self._patterns = [
+            (one, re.compile(one.line), None if one.pair is None else re.compile(one.pair))
+            for one in preset.console
+        ]
+        for _, _, pair in self._patterns:
+            if pair is not None and not {"key", "value"} <= pair.groupindex.keys():
+                raise ConfigError(
+                    f"the preset's console pattern {shortened(pair.pattern)} (pair) does not name "
+                    "what it finds",
+                    "give it the groups (?P<key>...) and (?P<value>...)",
                 )
-            ending.add(text)
-    telling.fail(ending.error())
+        self._line = 0
+        """The line that is read, counted from 1."""
+        self._step: float | None = None
+        """The step of the last header line."""
+        self._counted = 0
+        """Lines without any step so far."""
+        self._known: set[str] = set()
+        """Names of the metrics of the last such line."""
+
+    def entries(self, most: int = MOST_READ) -> Iterator[Entry]:
+        """Yield the values of the first `most` lines."""
+        ending = Ending()
+        for number, raw, _ in lines_of(self._file, limited=False):
+            self._line = number
+            if number > most:
+                return
+            # A progress bar writes over its line.
+            for piece in raw.decode("utf-8", "replace").strip("\r\n").split("\r"):
+                text = RAY.sub("", COLOURS.sub("", piece))
+                if len(text) > LONGEST_MATCHED:
+                    self._tell("a line was too long for the patterns")
+                    continue
+                entry = self._entry(text)
+                if entry is not None and entry.values:
+                    ending.clear()
+                    yield entry
+                    continue
+                if self._counted and _is_torn(text, self._known):
+                    raise InputError(
+                        f"{self._file.name}:{self._line}: the line is torn, and without steps the "
+                        "lines after it cannot be counted",
+                        "log the step, or import a file that the framework writes",
+                    )
+                ending.add(text)
+        self._telling.fail(ending.error())
+
+    def _tell(self, what: str) -> None:
+        self._telling.tell(what, self._file.name, self._line)
+
+    def _entry(self, text: str) -> Entry | None:
+        """Return a line's values; None if no pattern fits it, or it is a header, whose step is
+        noted."""
+        found = ((one, line.search(text), pair) for one, line, pair in self._patterns)
+        console, match, pair = next((each for each in found if each[1]), (None, None, None))
+        if console is None or match is None:
+            return None
+        groups = match.groupdict()
+        if groups.get("json") is not None:
+            return self._of_json(groups["json"])
+        texts = [(name, text) for name, text in groups.items() if name not in GROUPS]
+        if pair is not None:
+            pairs = pair.finditer(groups.get("pairs") or "")
+            texts += [(one["key"].strip(), one["value"]) for one in pairs]
+        numbers = ((f"{console.prefix}{name}", self._value(name, text)) for name, text in texts)
+        values = {name: value for name, value in numbers if value is not None}
+        step = _number(groups.get("step"))
+        if not values:
+            self._step = self._step if step is None else step
+            return None
+        if step is None and self._step is None:
+            self._counted += not console.with_last
+            self._known = {name.removeprefix(console.prefix) for name in values}
+            what = "the lines have no step, so they are counted from 1"
+            self._telling.tell(what, self._file.name)
+            step = self._counted
+        return Entry(self._step if step is None else step, values)
+
+    def _of_json(self, text: str) -> Entry | None:
+        try:
+            row: Any = Document().parse(text)
+        except ValueError:
+            self._tell("the object in the line is not JSON and was left out")
+            return None
+        if not isinstance(row, Mapping):
+            return None
+        return entry_of(row, self._telling, self._file.name, self._line)
+
+    def _value(self, name: str, text: str | None) -> float | None:
+        """Return a metric's number. Raises InputError for one with a decimal comma."""
+        if text is not None and DECIMAL_COMMA.fullmatch(text.strip()):
+            raise InputError(
+                f"{self._file.name}:{self._line}: `{shortened(name)}` is {shortened(text)}, with a "
+                "decimal comma",
+                "write numbers with a decimal point",
+            )
+        return _number(text)
 
 
 def _is_torn(text: str, known: Set[str]) -> bool:
@@ -147,96 +202,6 @@ def _is_torn(text: str, known: Set[str]) -> bool:
     if text.count("{") == text.count("}"):
         return False
     return any(re.search(rf"['\"]{re.escape(name)}['\"]\s*:", text) for name in known)
-
-
-def _first_match(
-    patterns: Sequence[_Compiled],
-    text: str,
-    state: _State,
-    telling: Telling,
-    file: Found,
-    number: int,
-    part: int,
-) -> Entry | None:
-    for pattern in patterns:
-        match = pattern.line.search(text)
-        if match is not None:
-            return pattern.entry(match, state, telling, file, number, part)
-    return None
-
-
-@dataclass(frozen=True)
-class _Compiled:
-    line: re.Pattern[str]
-    pair: re.Pattern[str] | None
-    prefix: str
-    with_last: bool
-
-    @classmethod
-    def of(cls, console: Console) -> _Compiled:
-        pair = None if console.pair is None else re.compile(console.pair)
-        if pair is not None and not {"key", "value"} <= pair.groupindex.keys():
-            raise ConfigError(
-                f"the preset's console pattern {shortened(pair.pattern)} (pair) does not name what "
-                "it finds",
-                "give it the groups (?P<key>...) and (?P<value>...)",
-            )
-        return cls(re.compile(console.line), pair, console.prefix, console.with_last)
-
-    def entry(
-        self,
-        match: re.Match[str],
-        state: _State,
-        telling: Telling,
-        file: Found,
-        number: int,
-        part: int,
-    ) -> Entry | None:
-        """Return the line's values; None if it is a header, whose step is noted."""
-        groups = match.groupdict()
-        step = _number(groups.get("step"))
-        if groups.get("json") is not None:
-            return _of_json(groups["json"], telling, file, number, part)
-        values = {
-            f"{self.prefix}{name}": value
-            for name, text in groups.items()
-            if name not in GROUPS and (value := _value(text, name, file, number)) is not None
-        }
-        if self.pair is not None and groups.get("pairs") is not None:
-            for pair in self.pair.finditer(groups["pairs"]):
-                value = _value(pair["value"], pair["key"], file, number)
-                if value is not None:
-                    values[f"{self.prefix}{pair['key'].strip()}"] = value
-        if not values:
-            state.step = state.step if step is None else step
-            return None
-        if step is None and state.step is None:
-            state.counted += not self.with_last
-            state.known = frozenset(name.removeprefix(self.prefix) for name in values)
-            telling.tell("the lines have no step, so they are counted from 1", file.name)
-            step = state.counted
-        return Entry(state.step if step is None else step, values, None, part)
-
-
-def _of_json(text: str, telling: Telling, file: Found, number: int, part: int) -> Entry | None:
-    try:
-        row: Any = Document().parse(text)
-    except ValueError:
-        telling.tell("the object in the line is not JSON and was left out", file.name, number)
-        return None
-    if not isinstance(row, Mapping):
-        return None
-    return entry_of(row, telling, file.name, number, part=part)
-
-
-def _value(text: str | None, name: str, file: Found, line: int) -> float | None:
-    """Return a metric's number. Raises InputError for one with a decimal comma."""
-    if text is not None and DECIMAL_COMMA.fullmatch(text.strip()):
-        raise InputError(
-            f"{file.name}:{line}: `{shortened(name)}` is {shortened(text)}, with a decimal comma",
-            "write numbers with a decimal point",
-        )
-    return _number(text)
 
 
 def _number(text: str | None) -> float | None:

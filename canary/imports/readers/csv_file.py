@@ -21,6 +21,7 @@ SUFFIXES = (".csv", ".tsv")
 MOST_COLUMNS = 10_000
 WITH_COMMA = re.compile(r"[-+]?\d[\d.' ]*(,\d+)+(\.\d+)?([eE][-+]?\d+)?")
 """A number with a comma: its decimals in one country, its thousands in another."""
+LINE_ENDS = re.compile(rb"\r\n?|\n")
 
 
 def fits(file: Found) -> bool:
@@ -28,67 +29,57 @@ def fits(file: Found) -> bool:
     return file.path.suffix.lower() in SUFFIXES
 
 
-def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
-    """Yield the rows of the files, in order. An empty cell has no value.
+def read(file: Found, telling: Telling) -> Iterator[Entry]:
+    """Yield the rows of a file, in order. An empty cell has no value.
 
     Raises:
-        InputError: a file has no header, is no text, or is too large.
+        InputError: it has no header, is no text, or is too large.
     """
-    for part, file in enumerate(files):
-        header = b""
-        if file.skip:
-            with replace(file, skip=0).text() as raw:
-                header = raw.readline(LONGEST_LINE)
-        with file.text() as raw:
-            stream = io.BytesIO(header + raw.read())
-        yield from _rows(stream, file, part, telling)
-
-
-def _rows(stream: io.BytesIO, file: Found, part: int, telling: Telling) -> Iterator[Entry]:
-    content = stream.getvalue()
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="strict", newline="")
+    header = b""
+    if file.skip:
+        with replace(file, skip=0).text() as raw:
+            header = raw.readline(LONGEST_LINE)
+    with file.text() as raw:
+        content = header + raw.read()
+    text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="strict", newline="")
     csv.field_size_limit(LONGEST_LINE)
     reader = csv.reader(text, delimiter=_delimiter(file, content), strict=True)
     try:
-        header = next(reader, None)
-        if header is None or not any(cell.strip() for cell in header):
-            what = "has no header" if content.strip() else "is empty"
-            raise InputError(f"{file.name} {what}", "its first line must name the columns")
-        names = _names(header, file, telling)
-        columns = columns_of(names, file)
-        unfinished = not content.endswith((b"\n", b"\r"))
-        last: tuple[int, list[str]] | None = None
-        known = frozenset(names)
-        for row in reader:
-            if reader.line_num > MOST_LINES:
-                raise too_many_lines(file)
-            _require_closed(row, len(names), reader, file)
-            if _is_header(row, known):
-                if last is not None:
-                    yield from _entries(columns, last, file, part, telling)
-                    last = None
-                names = _changed(names, row, file, reader.line_num, telling)
-                columns = columns_of(names, file)
-                known = frozenset(names)
-                continue
-            if last is not None:
-                yield from _entries(columns, last, file, part, telling)
-            last = (reader.line_num, row) if any(cell.strip() for cell in row) else None
-        if last is not None:
-            if unfinished and len(last[1]) < len(names):
-                what = "the last line is half written and was left out"
-                telling.tell(what, file.name, last[0])
-            else:
-                if unfinished:
-                    what = "the file does not end in a newline: check its newest value"
-                    telling.tell(what, file.name, last[0])
-                yield from _entries(columns, last, file, part, telling)
+        yield from _rows(reader, content, file, telling)
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name} is not UTF-8 text", "write it as UTF-8") from error
     except csv.Error as error:
-        open_quote = "end of data" in str(error)
-        why = "a quote is not closed" if open_quote else str(error)
+        why = "a quote is not closed" if "end of data" in str(error) else str(error)
         raise InputError(f"{file.name}:{reader.line_num} is not CSV: {why}") from error
+
+
+def _rows(reader: Any, content: bytes, file: Found, telling: Telling) -> Iterator[Entry]:
+    header = next(reader, None)
+    if header is None or not any(cell.strip() for cell in header):
+        what = "has no header" if content.strip() else "is empty"
+        raise InputError(f"{file.name} {what}", "its first line must name the columns")
+    names = _names(header, file, telling)
+    columns, known = columns_of(names, file), frozenset(names)
+    is_cut = not content.endswith((b"\n", b"\r"))
+    cut_line = len(LINE_ENDS.findall(content)) + 1 if is_cut else 0
+    for row in reader:
+        line = reader.line_num
+        if line > MOST_LINES:
+            raise too_many_lines(file)
+        _require_closed(row, len(names), reader, file)
+        if _is_header(row, known):
+            names = _changed(names, row, file, line, telling)
+            columns, known = columns_of(names, file), frozenset(names)
+            continue
+        if not any(cell.strip() for cell in row):
+            continue
+        if line == cut_line and len(row) < len(names):
+            telling.tell("the last line is half written and was left out", file.name, line)
+            continue
+        if line == cut_line:
+            what = "the file does not end in a newline: check its newest value"
+            telling.tell(what, file.name, line)
+        yield from _entries(columns, row, line, file, telling)
 
 
 def _require_closed(row: list[str], columns: int, reader: Any, file: Found) -> None:
@@ -143,10 +134,9 @@ def _changed(
 
 
 def _entries(
-    columns: Sequence[Column], row: tuple[int, list[str]], file: Found, part: int, telling: Telling
+    columns: Sequence[Column], cells: list[str], line: int, file: Found, telling: Telling
 ) -> Iterator[Entry]:
     """Yield the row's values, one entry per run. Raises InputError for a number with a comma."""
-    line, cells = row
     if len(cells) != len(columns):
         what = f"the row has {len(cells)} cells, the header {len(columns)}: it was left out"
         telling.tell(what, file.name, line)
@@ -180,6 +170,6 @@ def _entries(
             telling.tell(f"`{shortened(name)}` is text, not a number", file.name, line)
     shared = by_run.pop("", {})
     if not any(run for run, _ in columns):
-        yield Entry(None, shared, time, part, line=line, group=group)
+        yield Entry(None, shared, time, line=line, group=group)
     for run, values in by_run.items():
-        yield Entry(None, shared | values, time, part, run, line)
+        yield Entry(None, shared | values, time, run=run, line=line)

@@ -57,11 +57,3 @@ def _of_panel(name: str, names: Sequence[str]) -> Column:
     run, _, metric = name.rpartition(BETWEEN)
     bound = any(name.removesuffix(end) in names for end in BOUNDS if name.endswith(end))
     return run, "" if bound else metric
-
-
-def missing(what: str, package: str) -> InputError:
-    """Return the error; `package` as pip names it."""
-    return InputError(
-        f"{what} need the package {package.split('>')[0]}, which is not installed",
-        f"pip install {package}",
-    )

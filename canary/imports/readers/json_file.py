@@ -1,4 +1,5 @@
-"""JSON files with metrics: `{name: {step: value}}`, `{name: [values]}`, or a list of rows."""
+"""JSON files with metrics: `{name: {step: value}}`, `{name: [values]}`, a list of rows, or the
+`trainer_state.json` of transformers' Trainer, whose rows are in `log_history`."""
 
 from __future__ import annotations
 
@@ -17,9 +18,14 @@ LARGEST_SNIFFED = 8 << 20
 """Bytes of a file that is parsed to find out whether it holds metrics."""
 
 
+def is_state(file: Found) -> bool:
+    """Whether a file is named as the Trainer names its state."""
+    return file.base == "trainer_state.json"
+
+
 def fits(file: Found) -> bool:
     """Whether a file has one of the known shapes. A large one is judged by its name alone."""
-    if file.path.suffix != ".json" or file.base == "trainer_state.json":
+    if file.path.suffix != ".json" or is_state(file):
         return False
     if file.size > LARGEST_SNIFFED:
         return True
@@ -74,57 +80,54 @@ def document_in(file: Found, telling: Telling) -> Any:
         raise InputError(
             f"{place} is not JSON: {shortened(why)}", "it may be half written; write it again"
         ) from error
-    if parser.repeated:
-        what = "a key stands twice in one object: the last counts"
-        telling.tell(what, file.name, count=parser.repeated)
+    parser.tell_repeated(file, telling)
     return document
 
 
-def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
-    """Yield the rows of the files, in order.
+def read(file: Found, telling: Telling) -> Iterator[Entry]:
+    """Yield the rows of a file, in order.
 
     Raises:
-        InputError: a file is not JSON, or holds no metrics in a known shape.
+        InputError: it is not JSON, or holds no metrics in a known shape.
     """
-    for part, file in enumerate(files):
-        document = document_in(file, telling)
-        shape = shape_of(document)
-        if shape == "rows":
-            yield from entries_of_rows(_rows_in(document) or [], telling, file, part)
-        elif shape == "steps":
-            yield from _of_steps(document, telling, file, part)
-        elif shape == "columns":
-            yield from _of_columns(document, telling, file, part)
-        else:
-            raise InputError(
-                f"{file.name} holds no metrics: expected a list of rows, {{name: {{step: value}}}} "
-                "or {name: [values]}",
-                "name the file that has them",
-            )
+    document = document_in(file, telling)
+    shape = shape_of(document)
+    if shape == "rows":
+        yield from entries_of_rows(_rows_in(document) or [], telling, file)
+    elif shape == "steps":
+        yield from _of_steps(document, telling, file)
+    elif shape == "columns":
+        yield from _of_columns(document, telling, file)
+    else:
+        raise InputError(
+            f"{file.name} holds no metrics: expected a list of rows, {{name: {{step: value}}}} "
+            "or {name: [values]}",
+            "name the file that has them",
+        )
 
 
-def entries_of_rows(rows: list[Any], telling: Telling, file: Found, part: int) -> Iterator[Entry]:
+def entries_of_rows(rows: list[Any], telling: Telling, file: Found) -> Iterator[Entry]:
     """Yield the rows of a list."""
     for number, row in enumerate(rows, 1):
         if isinstance(row, Mapping):
-            yield entry_of(row, telling, file.name, part=part)
+            yield entry_of(row, telling, file.name)
         else:
             telling.tell(f"item {number} of the list is not a row and was left out", file.name)
 
 
-def _of_steps(document: Any, telling: Telling, file: Found, part: int) -> Iterator[Entry]:
+def _of_steps(document: Any, telling: Telling, file: Found) -> Iterator[Entry]:
     for name, by_step in document.items():
         if not isinstance(by_step, Mapping):
             telling.tell(f"`{shortened(name)}` has no values by step and was left out", file.name)
             continue
         for step, value in by_step.items():
             try:
-                yield Entry(number_in(step), {name: as_value(value)}, None, part)
+                yield Entry(number_in(step), {name: as_value(value)})
             except TypeError as error:
                 telling.tell(f"`{shortened(name)}` is {error}, not a number", file.name)
 
 
-def _of_columns(document: Any, telling: Telling, file: Found, part: int) -> Iterator[Entry]:
+def _of_columns(document: Any, telling: Telling, file: Found) -> Iterator[Entry]:
     columns = {name: values for name, values in document.items() if isinstance(values, list)}
     lengths = {len(values) for values in columns.values()}
     for name in document.keys() - columns.keys():
@@ -134,4 +137,27 @@ def _of_columns(document: Any, telling: Telling, file: Found, part: int) -> Iter
     for place in range(max(lengths, default=0)):
         columns = {name: values for name, values in columns.items() if place < len(values)}
         row = {name: values[place] for name, values in columns.items()}
-        yield entry_of(row, telling, file.name, part=part)
+        yield entry_of(row, telling, file.name)
+
+
+def read_states(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
+    """Yield the rows of the newest state: each checkpoint repeats those before it.
+
+    Raises:
+        InputError: a file is no such state.
+    """
+    states = []
+    for file in files:
+        document = document_in(file, telling)
+        rows = document.get("log_history") if isinstance(document, Mapping) else None
+        if not isinstance(rows, list):
+            raise InputError(f"{file.name} has no list `log_history`", "name a Trainer's state")
+        step = document.get("global_step")
+        states.append((step if isinstance(step, int) else -1, len(rows), file, rows))
+    newest = max(states, key=lambda state: state[:2])
+    for state in states:
+        if state is not newest:
+            telling.tell(
+                f"an earlier state than {newest[2].name}, so it was not read", state[2].name
+            )
+    yield from entries_of_rows(newest[3], telling, newest[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from canary.errors import InputError
@@ -35,6 +35,12 @@ class Document:
         except RecursionError as error:
             raise ValueError("it nests too deep") from error
 
+    def tell_repeated(self, file: Found, telling: Telling) -> None:
+        """Tell keys that an object has twice."""
+        if self.repeated:
+            what = "a key stands twice in one object: the last counts"
+            telling.tell(what, file.name, count=self.repeated)
+
     def _mapping(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         self.repeated += len(pairs) - len(found)
@@ -42,7 +48,7 @@ class Document:
 
 
 def lines_of(
-    file: Found, telling: Telling, largest: int = LARGEST_TEXT, *, limited: bool = True
+    file: Found, largest: int = LARGEST_TEXT, *, limited: bool = True
 ) -> Iterator[tuple[int, bytes, bool]]:
     """Yield number, content and whether it is complete of each line that is not empty.
 
@@ -88,35 +94,25 @@ def fits(file: Found) -> bool:
         return False
 
 
-def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
-    """Yield the rows of the files, in order.
+def read(file: Found, telling: Telling) -> Iterator[Entry]:
+    """Yield the rows of a file, in order.
 
     Raises:
-        InputError: a file is too large, or has no row at all.
+        InputError: it is too large.
     """
-    for part, file in enumerate(files):
-        document, ending = Document(), Ending()
-        for number, line, whole in lines_of(file, telling):
-            try:
-                row = document.parse(line)
-            except ValueError:
-                ending.add(line[:LONGEST_SAID].decode("utf-8", "replace"))
-                if whole:
-                    telling.tell("the line is not JSON and was left out", file.name, number)
-                else:
-                    telling.tell(
-                        "the last line is half written and was left out", file.name, number
-                    )
-                continue
-            if isinstance(row, dict):
-                ending.clear()
-                yield entry_of(row, telling, file.name, number, part=part)
-            else:
-                telling.tell("the line is not an object and was left out", file.name, number)
-        telling.fail(ending.error())
-        if document.repeated:
-            telling.tell(
-                "a key stands twice in one object: the last counts",
-                file.name,
-                count=document.repeated,
-            )
+    document, ending = Document(), Ending()
+    for number, line, whole in lines_of(file):
+        try:
+            row = document.parse(line)
+        except ValueError:
+            ending.add(line[:LONGEST_SAID].decode("utf-8", "replace"))
+            what = "the line is not JSON" if whole else "the last line is half written"
+            telling.tell(f"{what} and was left out", file.name, number)
+            continue
+        if isinstance(row, dict):
+            ending.clear()
+            yield entry_of(row, telling, file.name, number)
+        else:
+            telling.tell("the line is not an object and was left out", file.name, number)
+    telling.fail(ending.error())
+    document.tell_repeated(file, telling)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ from pathlib import Path
 
 from canary.errors import InputError
 from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
-from canary.imports.files import LARGEST_TEXT, Found
+from canary.imports.files import Found
 from canary.imports.readers.jsonl import lines_of
-from canary.imports.readers.sqlite_store import check_table, columns, is_store, opened
+from canary.imports.readers.sqlite_store import columns, opened
 from canary.record.jsonio import open_regular
 
 SHOWN = 5
@@ -73,8 +74,11 @@ def picked(
     return newest
 
 
-NEEDED = {"key", "value", "timestamp", "run_uuid", "step", "is_nan"}
-OF_RUNS = {"run_uuid", "name", "start_time", "status"}
+NEEDED = {
+    "metrics": {"key", "value", "timestamp", "run_uuid", "step", "is_nan"},
+    "runs": {"run_uuid", "name", "start_time", "status"},
+}
+"""Tables of a store, and their columns."""
 LARGEST_FLOAT = 1.7976931348623157e308
 """MLflow stores an infinite value as this."""
 FOLDER = "metrics"
@@ -90,9 +94,19 @@ FAILED = ("FAILED", "KILLED")
 
 def fits(file: Found) -> bool:
     """Whether a file is an SQLite store, or a metric's file in an `mlruns` folder."""
-    if is_store(file):
-        return columns(file, "metrics") >= NEEDED and columns(file, "runs") >= OF_RUNS
-    return _run_folder(file) is not None
+    if not file.is_store:
+        return _run_folder(file) is not None
+    try:
+        with opened(file) as store:
+            return not _lacks(store)
+    except InputError:
+        return False
+
+
+def _lacks(store: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return the tables and columns of MLflow that a store lacks."""
+    tables = ((table, wanted - columns(store, table)) for table, wanted in NEEDED.items())
+    return [(table, column) for table, missing in tables for column in sorted(missing)]
 
 
 def _run_folder(file: Found) -> str | None:
@@ -113,7 +127,7 @@ def read(
     Raises:
         InputError: the store is damaged, or has no such run.
     """
-    stores = [file for file in files if is_store(file)]
+    stores = [file for file in files if file.is_store]
     if stores:
         yield from _of_store(stores[0], telling, run, since)
     else:
@@ -121,9 +135,12 @@ def read(
 
 
 def _of_store(file: Found, telling: Telling, run: str | None, since: float) -> Iterator[Entry]:
-    check_table(file, "metrics", NEEDED)
-    check_table(file, "runs", OF_RUNS)
     with opened(file) as store:
+        for table, column in _lacks(store):
+            raise InputError(
+                f"{file.name} has no table `{table}` with the column `{column}`",
+                "name the store that the training wrote",
+            )
         known = store.execute("SELECT run_uuid, name, start_time, status FROM runs").fetchall()
         found = [
             StoredRun(str(key), str(name or key), _seconds(started) or 0.0)
@@ -200,7 +217,7 @@ def _status_in(meta: Path) -> str | None:
 def _of_metric(file: Found, folder: str, telling: Telling) -> Iterator[Entry]:
     """Yield the lines `<time in ms> <value> <step>` of a metric's file."""
     name = str(file.path.relative_to(f"{folder}/{FOLDER}"))
-    for number, line, whole in lines_of(file, telling, LARGEST_TEXT):
+    for number, line, whole in lines_of(file):
         cells = line.decode("utf-8", "replace").split()
         value = step = written = None
         if len(cells) >= 2:

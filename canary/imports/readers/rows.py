@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, as_value, plain, shortened
 from canary.protocol.failure import last_words
 
@@ -35,14 +36,7 @@ def unix_time(value: Any) -> float | None:
     return float(value) if EARLIEST <= value <= LATEST else None
 
 
-def entry_of(
-    row: Mapping[str, Any],
-    telling: Telling,
-    file: str,
-    line: int | None = None,
-    *,
-    part: int,
-) -> Entry:
+def entry_of(row: Mapping[str, Any], telling: Telling, file: str, line: int | None = None) -> Entry:
     """Return a row's numbers. Objects in it are flattened: `{"a": {"b": 1}}` has `a/b`. Text,
     lists and yes-or-no values are told."""
     values: dict[str, float | None] = {}
@@ -70,7 +64,15 @@ def entry_of(
                 values[name] = as_value(value)
             except TypeError as error:
                 telling.tell(f"`{shortened(name)}` is {error}, not a number", file, line)
-    return Entry(None, values, time, part, line=line, group=group)
+    return Entry(None, values, time, line=line, group=group)
+
+
+def missing(what: str, package: str) -> InputError:
+    """Return the error; `package` as pip names it."""
+    return InputError(
+        f"{what} need the package {package.split('>')[0]}, which is not installed",
+        f"pip install {package}",
+    )
 
 
 TRACEBACK = "Traceback (most recent call last)"

@@ -28,23 +28,10 @@ LONGEST_PATTERN = 50
 EVERY = 1_000_000
 
 
-def is_store(file: Found) -> bool:
-    """Whether a file is SQLite's, by its ending and its first bytes."""
-    return file.is_store
-
-
-def columns(file: Found, table: str) -> Set[str]:
-    """Return the columns of a real table; empty if there is none, or the file cannot be read.
+def columns(store: sqlite3.Connection, table: str) -> Set[str]:
+    """Return the columns of a real table; empty if there is none.
 
     Columns that SQLite computes are left out: to read one runs what its file says."""
-    try:
-        with opened(file) as store:
-            return _columns(store, table)
-    except InputError:
-        return frozenset()
-
-
-def _columns(store: sqlite3.Connection, table: str) -> Set[str]:
     known = store.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
     ).fetchone()
@@ -53,20 +40,9 @@ def _columns(store: sqlite3.Connection, table: str) -> Set[str]:
     return {str(row[1]) for row in store.execute(f"PRAGMA table_info({table})")}
 
 
-def check_table(file: Found, table: str, needed: Set[str]) -> None:
-    """Raise InputError if a store cannot be read, or lacks a real table with these columns."""
-    with opened(file) as store:
-        missing = sorted(needed - _columns(store, table))
-    if missing:
-        raise InputError(
-            f"{file.name} has no table `{table}` with the column `{missing[0]}`",
-            "name the store that the training wrote",
-        )
-
-
 def check(file: Found) -> None:
     """Raise InputError if a file is SQLite's but cannot be read."""
-    if is_store(file):
+    if file.is_store:
         with opened(file) as store:
             store.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
-from canary.imports.files import LARGEST_BINARY, Found
-from canary.imports.readers.exports import missing
+from canary.imports.files import Found
+from canary.imports.readers.rows import missing
 
 MARK = "tfevents"
 SCALARS = "scalars"
@@ -32,12 +32,7 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
     except ImportError as error:
         raise missing("TensorBoard events", "tensorboard") from error
     for part, file in enumerate(sorted(files, key=_started)):
-        file.open(LARGEST_BINARY).close()
-        if file.skip:
-            raise InputError(
-                f"{file.name} was there before the launch, which appended to it",
-                "let each launch write its own event file",
-            )
+        file.require_whole()
         loader = EventFileLoader(str(file.path))
         seen = 0
         try:

@@ -7,15 +7,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, shortened
-from canary.imports.files import LARGEST_BINARY, LONGEST_LINE, Found
-from canary.imports.readers.exports import missing
+from canary.imports.files import LONGEST_LINE, Found
 from canary.imports.readers.jsonl import Document
-from canary.imports.readers.rows import entry_of
+from canary.imports.readers.rows import entry_of, missing
 
 SUFFIX = ".wandb"
 LIMIT_S = 300.0
@@ -29,29 +28,25 @@ def fits(file: Found) -> bool:
     return file.path.suffix == SUFFIX
 
 
-def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
-    """Yield the history of the runs.
+def read(file: Found, telling: Telling) -> Iterator[Entry]:
+    """Yield the history of the run.
 
     Raises:
-        InputError: wandb is not installed, or cannot read a file.
+        InputError: wandb is not installed, or cannot read the file.
     """
     if importlib.util.find_spec("wandb") is None:
-        raise missing("W&B's offline runs", "wandb")
-    for part, file in enumerate(files):
-        file.open(LARGEST_BINARY).close()
-        if file.skip:
-            raise InputError(f"{file.name} was there before the launch, which appended to it")
-        rows = _by_store if _has_store() else _by_command
-        ended = False
-        for kind, row in rows(file, telling):
-            ended = ended or kind == "exit"
-            if kind == "exit" and (code := row.get("exit_code", row.get("exitCode", 0))):
-                telling.fail(f"W&B has the exit code {shortened(code)}")
-            if kind == "history":
-                yield entry_of(_shown(row), telling, file.name, part=part)
-        if not ended:
-            what = "the run did not end: W&B's last record, its exit, is missing or damaged"
-            telling.tell(what, file.name)
+        raise missing("W&B's offline runs", "wandb>=0.31")
+    file.require_whole()
+    ended = False
+    for kind, row in _printed(file, telling):
+        ended = ended or kind == "exit"
+        if kind == "exit" and (code := row.get("exit_code", row.get("exitCode", 0))):
+            telling.fail(f"W&B has the exit code {shortened(code)}")
+        if kind == "history":
+            yield entry_of(_shown(row), telling, file.name)
+    if not ended:
+        what = "the run did not end: W&B's last record, its exit, is missing or damaged"
+        telling.tell(what, file.name)
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,45 +63,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _has_store() -> bool:
-    """Whether this wandb (up to 0.29) reads the files in Python."""
-    return importlib.util.find_spec("wandb.sdk.internal.datastore") is not None
-
-
-def _by_store(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield kind and row of each record; only those of history and exit are filled."""
-    from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal import datastore
-
-    store = datastore.DataStore()
-    parser = Document()
-    try:
-        store.open_for_scan(str(file.path))
-        while (data := store.scan_data()) is not None:
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(data)
-            kind = str(record.WhichOneof("record_type"))
-            if kind == "exit":
-                yield kind, {"exit_code": record.exit.exit_code}
-            else:
-                yield kind, _row(record.history.item, parser) if kind == "history" else {}
-    except Exception as error:  # noqa: BLE001 - it fails with assertions and errors of protobuf
-        what = f"{type(error).__name__} {error}".strip()
-        telling.tell(f"wandb cannot read it to its end: {shortened(what)}", file.name)
-
-
-def _row(items: Any, parser: Document) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for item in items:
-        name = "/".join(item.nested_key) if item.nested_key else item.key
-        try:
-            found[name] = parser.parse(item.value_json)
-        except ValueError:
-            found[name] = item.value_json
-    return found
-
-
-def _by_command(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
+def _printed(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield kind and row of each record that `wandb leet inspect --json` prints."""
     # -P: else Python would run a `wandb.py` of the folder in which the user stands.
     words = [sys.executable, "-P", "-m", "wandb", "leet", "inspect", "--json", str(file.path)]
@@ -148,7 +105,7 @@ def _judge(code: int, said: list[str], file: Found, telling: Telling) -> None:
     last = shortened(said[-1].removeprefix("wandb leet inspect: ")) if said else f"exit code {code}"
     if "No such " in last:
         raise InputError(
-            f"this version of wandb (0.30) cannot read {file.name}", 'pip install "wandb>=0.31"'
+            f"this version of wandb cannot read {file.name}", 'pip install "wandb>=0.31"'
         )
     if code:
         raise InputError(f"wandb cannot read {file.name}: {last}", "name a file of an offline run")

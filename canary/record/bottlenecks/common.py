@@ -1,26 +1,16 @@
-"""Facts of a record that several bottlenecks need."""
+"""What several bottlenecks need: how one is found, and facts of a record."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from canary.record.types import Bottleneck, Evidence, RunRecord
 
 FEWEST_STEPS = 5
 """Timed steps that a run needs before its bottlenecks are judged."""
 MB = 2**20
-
-
-@dataclass(frozen=True)
-class NotJudged:
-    """The record lacks what a bottleneck needs."""
-
-    reason: str
-
-
-Answer = Bottleneck | NotJudged | None
+Severity = Literal["bottleneck", "watch"] | None
 
 
 def too_short(record: RunRecord) -> str:
@@ -29,22 +19,38 @@ def too_short(record: RunRecord) -> str:
     return "" if count >= FEWEST_STEPS else f"{count} timed steps; at least {FEWEST_STEPS} needed"
 
 
-def band(value: float, watch: float, bottleneck: float) -> Literal["bottleneck", "watch"] | None:
+def band(value: float, watch: float, bottleneck: float) -> Severity:
     """Return the severity of a figure; None below `watch`."""
     if value >= bottleneck:
         return "bottleneck"
     return "watch" if value >= watch else None
 
 
-def percent(what: str, share: float) -> Evidence:
-    """Return a share, 0 to 1, as evidence in percent."""
-    return Evidence(what=what, value=100 * share, unit="%")
+def found(
+    name: str,
+    severity: Severity,
+    *evidence: tuple[str, float | None, str],
+    advice: str,
+    cost: float = 0.0,
+) -> Bottleneck | None:
+    """Return a bottleneck; None without a severity.
 
-
-def unmeasured(record: RunRecord, *keys: str) -> NotJudged:
-    """Return NotJudged with the reason that the record has for one of the keys, if any."""
-    words = (record.unmeasured.get(key) for key in keys)
-    return NotJudged(next(filter(None, words), f"{keys[0]} was not measured"))
+    `evidence`: what, value and unit of each number. A value that is None is left out; a unit `%`
+    takes a share from 0 to 1.
+    """
+    if severity is None:
+        return None
+    return Bottleneck(
+        name=name,
+        severity=severity,
+        cost=min(1.0, cost),
+        evidence=[
+            Evidence(what=what, value=100 * value if unit == "%" else value, unit=unit)
+            for what, value, unit in evidence
+            if value is not None
+        ],
+        advice=advice,
+    )
 
 
 def on_gpu(record: RunRecord) -> bool:
@@ -52,18 +58,10 @@ def on_gpu(record: RunRecord) -> bool:
     return bool((record.env.get("device") or {}).get("type") == "cuda")
 
 
-NO_GPU = NotJudged("only judged for GPUs; this run trained on none")
-
-
 def gpu_memory_bytes(record: RunRecord) -> int | None:
-    """Return the memory of the device that trained; None if its GPU cannot be identified."""
-    device: dict[str, Any] = record.env.get("device") or {}
-    uuid = record.gpu_health.get("uuid")
-    gpus = record.env.get("gpus") or []
-    for gpu in gpus:
-        if uuid is not None and gpu["uuid"] == uuid:
-            return int(gpu["memory_bytes"])
-    sizes = {int(gpu["memory_bytes"]) for gpu in gpus if gpu["name"] == device.get("name")}
+    """Return the memory of the device that trained; None if GPUs of its name have several sizes."""
+    name, gpus = (record.env.get("device") or {}).get("name"), record.env.get("gpus") or []
+    sizes = {int(gpu["memory_bytes"]) for gpu in gpus if gpu["name"] == name}
     return sizes.pop() if len(sizes) == 1 else None
 
 

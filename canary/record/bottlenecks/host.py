@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
+
 from canary.config.trainers import trainer_row
-from canary.record.bottlenecks.common import Answer, NotJudged, band, on_gpu, percent, unmeasured
-from canary.record.types import Bottleneck, Evidence, RunRecord
+from canary.record.bottlenecks.common import band, found, on_gpu
+from canary.record.types import Bottleneck, RunRecord
 
 OTHER_WORK = 50.0
 """Percent of one core that other processes use."""
@@ -14,38 +16,27 @@ LEAST_DELAY = 0.10
 """Below this share other work costs the training too little to mention."""
 
 
-def crowded_threads(record: RunRecord) -> Answer:
+def crowded_threads(record: RunRecord) -> Bottleneck | None:
     """As many CPU threads as cores, on a machine that also does other work.
 
     Judge by threads, cores and other work. An operator's threads wait for its last thread: the
     one whose core another process uses. One thread fewer than cores leaves room for that.
     """
-    if on_gpu(record):
-        return NotJudged("only judged for training on a CPU")
-    device = record.env.get("device") or {}
-    threads, cores = device.get("threads"), record.env.get("cpu_usable")
-    if threads is None or cores is None:
-        return NotJudged("the number of threads or cores is not known")
+    threads = (record.env.get("device") or {}).get("threads")
+    cores = record.env.get("cpu_usable")
+    if on_gpu(record) or threads is None or cores is None:
+        return None
     other, delay = _other_work(record), record.host.run_delay
-    if other is None and delay is None:
-        return NotJudged("other work on the machine was not measured")
     crowded = (other or 0.0) >= OTHER_WORK or (delay or 0.0) >= DELAY
     crowded = crowded and (delay is None or delay >= LEAST_DELAY)
-    if threads < 2 or threads < cores or not crowded:
-        return None
-    evidence = [
-        Evidence(what="torch threads", value=threads),
-        Evidence(what="cores", value=cores),
-    ]
-    if other is not None:
-        evidence.append(Evidence(what="other work", value=other / 100, unit="cores"))
-    if delay is not None:
-        evidence.append(percent("step time without a core", delay))
-    return Bottleneck(
-        name="crowded_threads",
-        severity="bottleneck",
-        cost=min(1.0, delay or 0.0),
-        evidence=evidence,
+    return found(
+        "crowded_threads",
+        "bottleneck" if threads >= max(2, cores) and crowded else None,
+        ("torch threads", threads, ""),
+        ("cores", cores, ""),
+        ("other work", None if other is None else other / 100, "cores"),
+        ("step time without a core", delay, "%"),
+        cost=delay or 0.0,
         advice="use fewer threads than cores, because threads wait for each other: --threads 1 "
         "(canary exec) or threads: 1 (in a config)",
     )
@@ -66,34 +57,23 @@ DATA_WATCH, DATA_BOTTLENECK = 0.10, 0.25
 """Shares of the step in the data phase."""
 
 
-def data_loading(record: RunRecord) -> Answer:
+def data_loading(record: RunRecord) -> Bottleneck | None:
     """The step waits for its next batch.
 
     Judge by the share of the data phase, in which nothing else is done.
     """
-    waited = record.perf.dataloader_wait_pct
-    if waited is None:
-        return NotJudged("the phases of the steps are not known")
-    severity = band(waited / 100, DATA_WATCH, DATA_BOTTLENECK)
-    if severity is None:
+    if record.perf.dataloader_wait_pct is None:
         return None
-    evidence = [
-        percent("step time in the data phase", waited / 100),
-        Evidence(what="data phase", value=1000 * record.phases["data"], unit="ms per step"),
-    ]
-    workers = record.config.get("num_workers")
-    if workers is not None:
-        evidence.append(Evidence(what="loader workers", value=workers))
+    waited = record.perf.dataloader_wait_pct / 100
     busy = [launch.phases_cpu["data"] for launch in record.launches if launch.phases_cpu]
-    if busy:
-        evidence.append(
-            Evidence(what="its CPU time", value=1000 * sum(busy) / len(busy), unit="ms per step")
-        )
-    return Bottleneck(
-        name="data_loading",
-        severity=severity,
-        cost=waited / 100,
-        evidence=evidence,
+    return found(
+        "data_loading",
+        band(waited, DATA_WATCH, DATA_BOTTLENECK),
+        ("step time in the data phase", waited, "%"),
+        ("data phase", 1000 * record.phases["data"], "ms per step"),
+        ("loader workers", record.config.get("num_workers"), ""),
+        ("its CPU time", 1000 * statistics.fmean(busy) if busy else None, "ms per step"),
+        cost=waited,
         advice="prepare batches ahead (more loader workers, pinned memory), or move work out of "
         "the collator, which runs in every step",
     )
@@ -103,31 +83,22 @@ LOCK_WATCH, LOCK_BOTTLENECK = 0.05, 0.20
 """Shares of the computing phases' time."""
 
 
-def gil_contention(record: RunRecord) -> Answer:
+def gil_contention(record: RunRecord) -> Bottleneck | None:
     """The training thread waits for Python's lock, which another thread holds.
 
     Judge by the smallest of three shares: lock held, training thread off its core, other
     threads on a core. A lock that the training thread itself holds is no contention.
     """
     host = record.host
-    if host.gil_contention is None:
-        return unmeasured(record, "host.gil_contention")
-    severity = band(host.gil_contention, LOCK_WATCH, LOCK_BOTTLENECK)
-    if severity is None:
-        return None
-    assert host.gil_held is not None  # the contention is computed from it
-    assert host.waiting is not None
-    assert host.other_threads is not None
-    return Bottleneck(
-        name="gil_contention",
-        severity=severity,
-        cost=host.gil_contention,
-        evidence=[
-            percent("time waiting for Python's lock, at most", host.gil_contention),
-            percent("lock held", host.gil_held),
-            percent("training thread off its core", host.waiting),
-            percent("other threads on a core", host.other_threads),
-        ],
+    share = host.gil_contention or 0.0
+    return found(
+        "gil_contention",
+        band(share, LOCK_WATCH, LOCK_BOTTLENECK),
+        ("time waiting for Python's lock, at most", share, "%"),
+        ("lock held", host.gil_held, "%"),
+        ("training thread off its core", host.waiting, "%"),
+        ("other threads on a core", host.other_threads, "%"),
+        cost=share,
         advice="move the work of the other Python threads (rewards, logging, tokenizing) into a "
         "separate process",
     )
@@ -141,45 +112,29 @@ RARE_MS = 5.0
 """Milliseconds per read; rarer reads cost next to nothing."""
 
 
-def synchronization(record: RunRecord) -> Answer:
+def synchronization(record: RunRecord) -> Bottleneck | None:
     """The training waits for values from its device, or for other ranks.
 
     Judge by the waits that several ranks measured, or on a GPU by the look's host reads.
     """
-    waiting = _collectives(record)
-    if waiting is not None:
-        return waiting
-    reads = record.exact.get("work", {}).get("host_reads")
-    if not on_gpu(record):
-        if "wait_s" in record.ranks:
-            return None
-        return NotJudged("only judged for a GPU or several ranks")
-    if reads is None:
-        return NotJudged("host reads were not counted")
-    return _reads(record, reads)
+    return _collectives(record) or _host_reads(record)
 
 
 def _collectives(record: RunRecord) -> Bottleneck | None:
     waits, step_s = record.ranks.get("wait_s"), record.perf.step_time.mean
     share = waits["mean"] / step_s if waits and waits["count"] else 0.0
-    severity = band(share, SYNC_WATCH, SYNC_BOTTLENECK)
-    if severity is None:
-        return None
-    evidence = [percent("step time waiting in collectives", share)]
     count, updates = record.ranks.get("collectives_per_step"), _updates(record)
-    if count is not None:
-        evidence.append(Evidence(what="collectives per step", value=count))
-    if count is not None and updates > 1:
-        evidence.append(Evidence(what="updates per step", value=updates))
-        evidence.append(Evidence(what="collectives per update", value=count / updates))
+    per_update = count / updates if count is not None and updates > 1 else None
     imbalance = record.ranks.get("imbalance") or {}
-    if imbalance.get("count"):
-        evidence.append(percent("busiest rank above the mean", imbalance["mean"]))
-    return Bottleneck(
-        name="synchronization",
-        severity=severity,
-        cost=min(1.0, share),
-        evidence=evidence,
+    return found(
+        "synchronization",
+        band(share, SYNC_WATCH, SYNC_BOTTLENECK),
+        ("step time waiting in collectives", share, "%"),
+        ("collectives per step", count, ""),
+        ("updates per step", None if per_update is None else updates, ""),
+        ("collectives per update", per_update, ""),
+        ("busiest rank above the mean", imbalance["mean"] if imbalance.get("count") else None, "%"),
+        cost=share,
         advice="balance the work of the ranks (lengths of batches)" + _fewer(record, updates),
     )
 
@@ -202,21 +157,20 @@ def _fewer(record: RunRecord, updates: float) -> str:
     return ", and synchronise gradients once per update, not once per micro-batch"
 
 
-def _reads(record: RunRecord, reads: int) -> Bottleneck | None:
-    forwards = max(1, record.exact["work"].get("forwards") or 1)
-    # The optimizer's step counts, one per tensor, are on the host and wait for nothing.
-    reads = max(0, reads - record.exact.get("model", {}).get("trainable_tensors", 0))
-    every_ms = 1000 * record.perf.step_time.mean / reads if reads else float("inf")
-    if reads / forwards <= READS or every_ms > RARE_MS:
+def _host_reads(record: RunRecord) -> Bottleneck | None:
+    work = record.exact.get("work", {})
+    if not on_gpu(record) or "host_reads" not in work:
         return None
-    return Bottleneck(
-        name="synchronization",
-        severity="watch",
-        evidence=[
-            Evidence(what="host reads per step", value=reads),
-            Evidence(what="forwards per step", value=forwards),
-            Evidence(what="one every", value=every_ms, unit="ms"),
-        ],
+    forwards = max(1, work.get("forwards") or 1)
+    # The optimizer's step counts, one per tensor, are on the host and wait for nothing.
+    reads = max(0, work["host_reads"] - record.exact.get("model", {}).get("trainable_tensors", 0))
+    every_ms = 1000 * record.perf.step_time.mean / reads if reads else float("inf")
+    return found(
+        "synchronization",
+        "watch" if reads / forwards > READS and every_ms <= RARE_MS else None,
+        ("host reads per step", reads, ""),
+        ("forwards per step", forwards, ""),
+        ("one every", every_ms, "ms"),
         advice="keep losses and metrics on the device until they are logged: no .item(), no "
         ".tolist(), no tensor in an if",
     )

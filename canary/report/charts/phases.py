@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth
+from canary.record.phases import phases_of_launches, typical_phases
 from canary.record.types import RunRecord
-from canary.record.typical_phases import phases_of_launches, typical_phases
 from canary.report.charts.chart import BAD, BEFORE, CURRENT, NOW, SIDE_COLOURS, Chart, Layer
 from canary.report.charts.sides import ShownSides
 from canary.report.numbers import signed, significant

@@ -1,4 +1,4 @@
-"""Facts that only the training process can measure: Python's GIL, context switches, children."""
+"""Facts that only the training process can measure: Python's GIL and the CPU of children."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class HostMeter:
         self._own_process = own_process
         self.unmeasured: dict[str, str] = {}
         self._knocker: Any = None
-        self._before, self._began = (0, 0), 0.0
+        self._began = 0.0
 
     def begin(self) -> None:
         """Start measuring."""
-        self._before, self._began = _switches(), time.monotonic()
+        self._began = time.monotonic()
         if not self._own_process:
             self.unmeasured = dict.fromkeys(LOCK, FOREIGN)
             return
@@ -55,19 +55,9 @@ class HostMeter:
             return None
         return float(self._knocker.contention_metric)
 
-    def end(self, steps: int) -> dict[str, float]:
-        """Stop and return the fields of `Launch.host` over so many steps; nothing without a
-        beginning."""
-        if not self._began:
-            return {}
-        voluntary, involuntary = (
-            now - before for now, before in zip(_switches(), self._before, strict=True)
-        )
-        found: dict[str, float] = {
-            "voluntary_switches": voluntary,
-            "involuntary_switches": involuntary,
-            "steps": steps,
-        }
+    def end(self) -> dict[str, float]:
+        """Stop and return the fields of `Launch.host`; nothing without a beginning."""
+        found: dict[str, float] = {}
         if self._knocker is not None and time.monotonic() - self._began < LEAST_S:
             self.unmeasured = dict.fromkeys(LOCK, TOO_SHORT)
         elif self._knocker is not None:
@@ -124,8 +114,3 @@ def _process_cpu_s(pid: int) -> float:
         return 0.0
     user, system = stat.rpartition(b")")[2].split()[13:15]
     return seconds + (int(user) + int(system)) / TICKS_PER_S
-
-
-def _switches() -> tuple[int, int]:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_nvcsw, used.ru_nivcsw

@@ -18,7 +18,6 @@ import yaml
 
 from canary.config.spans import WARMUP, WARMUP_AFTER_LOOK, warmup_steps
 from canary.machine.devices import DEVICE_ONLY
-from canary.machine.gpu import device_in_use, health, list_devices
 from canary.machine.packages import imported_packages
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import Job, Result, disk_full
@@ -126,11 +125,6 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
 
     def _look_at_device(self, device: torch.device) -> None:
         self.record.env["device"] = describe_device(device, self._dtype)
-        if device.type == "cuda":
-            variable = os.environ.get("CUDA_VISIBLE_DEVICES")
-            found = device_in_use("auto", list_devices().found, variable)
-            if found is not None:
-                self.record.gpu_health.update(health(found))
 
     def _stops(self, error: OSError) -> None:
         self._broken = error

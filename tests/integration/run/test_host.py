@@ -57,7 +57,6 @@ def test_a_healthy_canary_tells_all_of_its_host_and_names_no_bottleneck(
 ) -> None:
     record, host = healthy.record(), healthy.record().host
     assert named(record) == set()
-    assert set(record.bottlenecks_not_judged) >= {"gpu_utilization", "small_batches"}
     for name, value in host.model_dump().items():
         assert value is not None or name in ("gil_contention", "gil_held", "run_delay"), name
     assert host.cpu_seconds_per_step is not None

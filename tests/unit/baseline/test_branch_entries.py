@@ -62,8 +62,8 @@ def test_a_name_tells_start_run_commit_and_verdict(tmp_path: Path) -> None:
     assert (red.commit, red.red, red.accepted) == (sha_of(2)[:12], True, False)
     accepted = keep(tmp_path, 3, verdict="regression", accepted="meant so")
     assert (accepted.commit, accepted.red, accepted.accepted) == (sha_of(3)[:12], False, True)
-    assert accepted.context() == known(3, "regression", "meant so")
-    assert accepted.document()["accepted"] == "meant so"
+    assert accepted.stored().context == known(3, "regression", "meant so")
+    assert accepted.stored().accepted == "meant so"
 
 
 @pytest.mark.parametrize(

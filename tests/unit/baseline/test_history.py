@@ -126,7 +126,7 @@ def test_an_accepted_run_starts_a_new_level(tmp_path: Path) -> None:
     assert found.stored == 4
     folder = drawer(tmp_path, NOW)
     assert [entry.run_id for entry in entries(folder) if entry.accepted] == [stored[8]]
-    assert entries(folder)[8].document()["accepted"] == "meant so"
+    assert entries(folder)[8].stored().accepted == "meant so"
     assert len(entries(folder)) == 12
 
 

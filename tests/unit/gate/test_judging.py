@@ -326,16 +326,3 @@ def test_the_base_branchs_gates_say_which_curves_a_run_keeps(tmp_path: Path) -> 
     bare = base_config(tmp_path)
     kept = load_config(pull_requests, held_settings(bare))
     assert [gate.name for gate in kept.config.metrics] == ["loss"]
-
-
-@pytest.mark.parametrize("recording", [False, True])
-def test_a_history_of_an_earlier_version_is_no_baseline_and_says_so(
-    tmp_path: Path, recording: bool
-) -> None:
-    history = tmp_path / "before"
-    (history / "v1").mkdir(parents=True)
-    records = given(tmp_path, record(100))
-    found = answer(tmp_path, records, history=history, ancestry=None, recording=recording)
-    assert (found.verdict, found.comparison.passed) == ("no-baseline", False)
-    said = "branch canary-baselines holds only runs of an earlier version"
-    assert any(note.startswith(said) for note in found.comparison.notes)

@@ -213,8 +213,11 @@ def test_one_count_of_metrics_is_shown(run: Run, tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("framework: mine\nmetric: {}\n", r"metric in .*:2: unknown key \(did you mean 'metrics'"),
-        ("framework: mine\nmetrics: {loss: my}\n", r"metrics.loss in .*: is no list \(write lists"),
-        ("metrics: {}\n", "framework in .*: is missing"),
+        (
+            "framework: mine\nmetrics: {loss: my}\n",
+            r"metrics.loss in .*: input should be a list \(docs/import",
+        ),
+        ("metrics: {}\n", "framework in .*: field required"),
         (
             "framework: mine\nconsole:\n  -\n    line: '(a'\n",
             r"console.0.line in .*:4: is not a regular expression",

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from canary.imports import files, series
-from canary.imports.readers import csv_file, jsonl, sqlite_store, wandb
+from canary.imports.readers import csv_file, jsonl, sqlite_store
 from tests.unit.imports.importing import ROWS, Answer, Run, imported, json_lines
 from tests.unit.imports.importing import run as run
 
@@ -174,7 +174,6 @@ def test_wandb_of_the_working_folder_does_not_run(
     (checkout / "run-1.wandb").touch()
     monkeypatch.chdir(checkout)
     monkeypatch.setenv("PYTHONPATH", place.format(site=tmp_path / "site"))
-    monkeypatch.setattr(wandb, "_has_store", lambda: False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     answer = imported(run, Path("run-1.wandb"))
     assert not (checkout / "ran").exists()
@@ -191,7 +190,6 @@ def test_a_record_of_wandb_has_a_longest_line(
         writing = [sys.executable, "-c", f"print('x' * {files.LONGEST_LINE + 5})"]
         return real(writing, stdout=stdout, stderr=subprocess.PIPE, check=False)
 
-    monkeypatch.setattr(wandb, "_has_store", lambda: False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     monkeypatch.setattr("subprocess.run", prints)
     (tmp_path / "run-1.wandb").touch()

@@ -100,22 +100,6 @@ def test_no_driver_is_a_reason_and_not_an_error(monkeypatch: pytest.MonkeyPatch)
     assert "no NVIDIA driver" in (found.reason or "")
 
 
-def test_what_a_device_does_not_tell_is_null_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-    for name in (
-        *("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetClockInfo"),
-        *("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetCurrentClocksThrottleReasons"),
-    ):
-        monkeypatch.setattr(pynvml, name, refuse)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", lambda *_: 40)
-    found = gpu.health(devices("GPU-aa")[0])
-    assert found["temperature_c"] == 40
-    assert found["power_cap_w"] is None
-    assert "power_cap_w" in found["unmeasured"]
-
-
 def _hold(folder: str, ready: Any, release: Any) -> None:
     with gpu.device_lock("GPU-aa", Path(folder), 0):
         ready.set()

@@ -249,10 +249,9 @@ def test_steps_that_are_no_regular_file_are_not_read(tmp_path: Path, name: str) 
     assert shown_run(record(1), tmp_path).rows == ()
 
 
-def test_very_many_launches_and_odd_facts_of_the_gpu_do_not_fill_or_fail_the_page() -> None:
+def test_very_many_launches_do_not_fill_the_page() -> None:
     odd = record(1)
     odd.launches = odd.launches * 50_000
-    odd.gpu_health = {"throttle_reasons": 5}
     assert len(page_of([odd], [record(2)]).encode()) < 1_000_000
 
 

@@ -37,8 +37,6 @@ def test_a_record_that_a_run_wrote_is_read(file: str) -> None:
         (("stability", "nan_steps"), 3),
         (("stability", "final_loss"), 1e9),
         (("launches", 0, "look_steps"), 10_000),
-        (("first_step_tokens",), [1] * 10_000),
-        (("tokens",), {"input_tokens": -1}),
         (("alert_summary",), {"total": 3, "by_category": {"gradient": 2}, "by_severity": {}}),
     ],
 )
@@ -70,7 +68,7 @@ def test_launches_with_fewer_steps_than_were_timed_are_refused() -> None:
 
 def test_a_run_that_only_began_is_read() -> None:
     document = copy.deepcopy(stored()) | {"status": "running", "owner": None}
-    for key in ("perf", "stability", "alert_summary", "tokens", "first_step_tokens", "alerts"):
+    for key in ("perf", "stability", "alert_summary", "tokens", "alerts"):
         document.pop(key, None)
     document["launches"] = [{"index": 1, "status": "running"}]
     assert parse_record(document, Path("metrics.json")).launches[0].steps == 0

@@ -1,8 +1,7 @@
-"""Runs of an output folder: named by age or by a part of their name, and the oldest removed."""
+"""Runs of an output folder: named by age or by a part of their name."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 
 from canary.cli import main
 from canary.errors import InputError
-from canary.record.folder import RunFolder, this_process
-from canary.record.runs import claim, clean, named_run, runs_in
+from canary.record.folder import RunFolder
+from canary.record.runs import named_run, runs_in
 from canary.report.runs_table import runs_text
 from tests.unit.comparing import record
 
@@ -82,50 +81,6 @@ def test_list_names_each_run_with_its_figures(
     assert odd.split() == ["20261128-080000-odd-cc33", "unreadable"]
 
 
-def test_clean_keeps_the_newest_the_running_and_what_is_not_ours(output: Path) -> None:
-    campaign = output / "ab-20261120-070000"
-    add(campaign / "base", "20261120-070001-dpo-dd44")
-    going = add(output, "20261110-080000-dpo-ee55", status="running", owner=this_process())
-    (output / "notes").mkdir()
-    (output / "20261101-080000-mine").mkdir()
-    elsewhere = add(output.parent / "elsewhere", "20261102-080000-dpo-ff66")
-    (output / elsewhere.name).symlink_to(elsewhere.resolve())
-    removed = clean(output, 1)
-    assert {path.name for path in removed} == {campaign.name, NAMES[0]}
-    left = {path.name for path in output.iterdir()}
-    assert left == {NAMES[1], going.name, "notes", "20261101-080000-mine", elsewhere.name}
-    assert (elsewhere / "metrics.json").is_file()
-
-
-def test_clean_keeps_what_is_no_run_of_ours_or_of_a_newer_version(output: Path) -> None:
-    notes = output / "20250101-120000-notes"
-    notes.mkdir()
-    (notes / "metrics.json").write_text('{"acc": 0.9}')
-    (notes / "thesis.txt").write_text("mine")
-    data = output / "data-20250101-000000-backup" / "x" / "y"
-    data.mkdir(parents=True)
-    (data / "metrics.json").write_text("{}")
-    newer = add(output, "20250101-130000-sft-aaaa")
-    document = json.loads((newer / "metrics.json").read_text())
-    (newer / "metrics.json").write_text(json.dumps(document | {"schema_version": 9}))
-    clean(output, 0)
-    assert (notes / "thesis.txt").is_file()
-    assert (data / "metrics.json").is_file()
-    assert newer.is_dir()
-
-
-def test_clean_keeps_a_campaign_between_two_of_its_runs(output: Path) -> None:
-    campaign = output / "ab-20250101-070000"
-    claim(campaign)
-    add(campaign / "base", "20250101-070001-dpo-dd44")
-    clean(output, 0)
-    assert campaign.is_dir()
-    owner = this_process().model_copy(update={"pid": 2**22 + 1})
-    (campaign / "owner.json").write_text(owner.model_dump_json())
-    clean(output, 0)
-    assert not campaign.exists(), "its process is gone"
-
-
 def test_a_line_of_the_list_names_its_run(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add(output / "ab-20261128-090000" / "base", "20261128-090000-dpo_smoke-cc33")
     _, out, _ = said(capsys, "list")
@@ -152,18 +107,6 @@ def test_a_pipe_in_place_of_a_record_is_an_unreadable_run(output: Path) -> None:
     assert run.record is None
 
 
-def test_clean_takes_a_ladder_as_one_campaign(output: Path) -> None:
-    ladder = output / "ladder-20261115-070000"
-    add(ladder, "20261115-070001-sft.round1-basic-dd44")
-    going = output / "ladder-20261101-070000"
-    add(going, "20261101-070001-sft.trial-x-dd44", status="running", owner=this_process())
-    removed = clean(output, 0)
-    assert ladder in removed
-    assert not ladder.exists()
-    assert going.is_dir()
-
-
 def test_a_missing_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("list", "clean"):
-        code, _, err = said(capsys, verb, str(tmp_path / "none"))
-        assert (code, "no folder" in err) == (2, True)
+    code, _, err = said(capsys, "list", str(tmp_path / "none"))
+    assert (code, "no folder" in err) == (2, True)

@@ -36,16 +36,21 @@ def page_of(folder: RunFolder) -> str:
     return LiveRun(Place(folder.path.name, folder.path)).page()
 
 
+def looked(following: Following) -> Following:
+    following.look()
+    return following
+
+
 def test_each_look_reads_what_is_new(tmp_path: Path) -> None:
     folder = running(tmp_path)
     following = Following(folder.path)
-    assert following.look()[1].newest is None
+    assert looked(following).pace.newest is None
     for last in (3, 7):
-        add_rows(folder, rows_between(following.look()[1].done + 1, last))
-        seen, pace = following.look()
+        add_rows(folder, rows_between(looked(following).pace.done + 1, last))
+        pace = looked(following).pace
         assert (pace.done, pace.steps) == (last, 100)
-        assert [row["step"] for row in seen.by_rank[0]] == list(range(1, last + 1))
-    assert following.look()[1].done == 7
+        assert [row["step"] for row in following.rows[0]] == list(range(1, last + 1))
+    assert looked(following).pace.done == 7
 
 
 def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
@@ -55,22 +60,22 @@ def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
     with folder.steps.open("a") as stream:
         stream.write(text[:40])
         stream.flush()
-        seen, pace = following.look()
-        assert (pace.done, seen.problem) == (0, "")
+        pace = looked(following).pace
+        assert (pace.done, following.problem) == (0, "")
         stream.write(text[40:])
-    assert following.look()[1].done == 1
+    assert looked(following).pace.done == 1
 
 
 def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
     folder = running(tmp_path)
     following = Following(folder.path)
     add_rows(folder, rows_between(1, 9))
-    assert following.look()[1].done == 9
+    assert looked(following).pace.done == 9
     folder.steps.write_text("")
     add_rows(folder, rows_between(1, 2))
-    seen, pace = following.look()
+    pace = looked(following).pace
     assert pace.done == 2
-    assert len(seen.by_rank[0]) == 2
+    assert len(following.rows[0]) == 2
 
 
 def test_the_steps_of_several_ranks_are_one_run(tmp_path: Path) -> None:
@@ -79,10 +84,10 @@ def test_the_steps_of_several_ranks_are_one_run(tmp_path: Path) -> None:
     made: list[Row] = [{**row, "alerts": [ALERT]} for row in rows_between(1, 4)]
     add_rows(folder, made)
     add_rows(folder, made[:3], rank=1)
-    seen, pace = following.look()
+    pace = looked(following).pace
     assert pace.done == 4
-    assert len(seen.alerts) == 1
-    assert len(seen.shown().rows) == 3
+    assert len(following.alerts) == 1
+    assert len(following.shown().rows) == 3
 
 
 @pytest.mark.parametrize(("exact", "steps"), [(False, 100), (True, 12)])
@@ -91,10 +96,10 @@ def test_the_look_is_followed_too(tmp_path: Path, exact: bool, steps: int) -> No
     following = Following(folder.path)
     assert "none yet" in page_of(folder)
     add_rows(folder, [{**row, "look": True} for row in rows_between(1, 5)])
-    seen, pace = following.look()
+    pace = looked(following).pace
     assert (pace.done, pace.steps) == (5, steps)
     assert f"5 of {steps}" in page_of(folder)
-    assert seen.shown().record.perf.step_time.count == 0
+    assert following.shown().record.perf.step_time.count == 0
 
 
 def test_a_second_launch_counts_from_its_own_start(tmp_path: Path) -> None:
@@ -102,7 +107,7 @@ def test_a_second_launch_counts_from_its_own_start(tmp_path: Path) -> None:
     following = Following(folder.path)
     add_rows(folder, rows_between(1, 8))
     add_rows(folder, [{**row, "launch": 2} for row in rows_between(1, 3)])
-    assert following.look()[1].done == 3
+    assert looked(following).pace.done == 3
 
 
 def test_the_newest_samples_of_the_machine_are_shown(tmp_path: Path) -> None:
@@ -123,7 +128,7 @@ def test_a_dead_process_ends_the_run_and_its_record_is_left_alone(tmp_path: Path
     following = Following(folder.path)
     rewrite(folder, owner=of_the_dead())
     before = files_of(tmp_path)
-    assert following.look()[0].record.status == "interrupted"
+    assert looked(following).record.status == "interrupted"
     assert files_of(tmp_path) == before
 
 
