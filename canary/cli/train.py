@@ -29,10 +29,6 @@ def run(
     rdzv_endpoint: Annotated[
         str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Rendezvous point.")
     ] = None,
-    rdzv_id: Annotated[
-        str, typer.Option("--rdzv-id", help="Name of the rendezvous, equal on all machines.")
-    ] = "canary",
-    rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As for torchrun.")] = "c10d",
     exact: Annotated[
         bool, typer.Option("--exact", help="End the training after the look; measure no speed.")
     ] = False,
@@ -61,7 +57,7 @@ def run(
     ends = ["exact=true"] if exact else []
     loaded = load_config(config, [*(set_ or []), *ranks, *stop, *ends])
     refuse_unknown(loaded)
-    rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint, rdzv_id, rdzv_backend)
+    rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint)
     rendezvous.check()
     record, run_dir, result = run_canary(
         loaded, listener_for(sys.stderr, quiet), output_dir, rendezvous=rendezvous

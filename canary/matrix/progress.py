@@ -41,17 +41,13 @@ def state_line(matrix: Matrix) -> str:
 
 def seconds_left(matrix: Matrix) -> float | None:
     """Return how long the matrix will take, if as many cells run on as now; None if nothing is
-    known. A cell is expected to take what it took last time, or what the others take; what runs has
-    done half of its work."""
+    known. A cell is expected to take what the others take; what runs has done half of its work."""
     took = [one.outcome.seconds for one in matrix.entries if one.outcome and one.outcome.seconds]
-    known = took or [*matrix.expected.values()]
-    if not known:
+    if not took:
         return None
-    mean, queued = sum(known) / len(known), matrix.launcher.queued()
-    running = {one.cell.name for one in matrix.running} - {*queued}
-    names = [one.cell.name for one in matrix.entries if one.state != "done"]
-    left = [matrix.expected.get(one, mean) / (2 if one in running else 1) for one in names]
-    return sum(left) / max(1, len(running))
+    running = {one.cell.name for one in matrix.running} - {*matrix.launcher.queued()}
+    waiting = sum(one.state != "done" for one in matrix.entries) - len(running)
+    return sum(took) / len(took) * (waiting + len(running) / 2) / max(1, len(running))
 
 
 @dataclass

@@ -11,15 +11,11 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.baseline.comparability import slug
-from canary.baseline.history import VERSION, entries, is_history
-from canary.campaign.pairs import duration
 from canary.config.load import LoadedConfig, load_config
 from canary.config.output import OUTPUT_DIR
 from canary.errors import (
     ConfigError,
     MachineError,
-    RecordError,
     UsageError,
     did_you_mean,
     nearest,
@@ -32,7 +28,7 @@ from canary.matrix.attempt import AB, CHECK, CLUSTER, CPU, RUNS, Attempt
 from canary.matrix.cells import Cell, cells_of
 from canary.matrix.document import LauncherKeys, Local, MatrixFile, Ray, Slurm, read_matrix
 from canary.matrix.local import LocalLauncher
-from canary.matrix.outcomes import LONGEST_S, outcome_of
+from canary.matrix.outcomes import outcome_of
 from canary.matrix.queue import Patience, QueueLauncher
 from canary.matrix.ray import MOST_WAITING, RayQueue
 from canary.matrix.running import Entry, Launcher, Matrix, alone_in, tries_in, try_folder
@@ -48,19 +44,12 @@ class Planned:
     cell: Cell
     launches: int | None
     """None: its verb decides that on the way."""
-    seconds: float | None
-    """What its newest stored run took; None if there is none."""
     mark: str
     """Hash of the cell and its config."""
     problem: str = ""
     """Why it cannot run; other cells can."""
     state: str = ""
     """That it has run already."""
-
-    @property
-    def devices(self) -> int:
-        """GPUs, or ranks on a CPU."""
-        return self.cell.ranks * self.cell.nodes
 
 
 @dataclass(frozen=True)
@@ -95,25 +84,23 @@ def load(file: Path, output_dir: Path | None = None, only: Sequence[str] = ()) -
         if name not in names:
             hint = did_you_mean(nearest(name, names), f"see canary matrix {file} --dry-run")
             raise UsageError(f"{file} has no cell {printable(name)}", hint)
-    history = Path(document.history) if document.history else None
-    plan = tuple(planned(one, history) for one in cells if not only or one.name in only)
+    plan = tuple(planned(one) for one in cells if not only or one.name in only)
     name = new_run_id(document.name, datetime.now(UTC))
     folder = (output_dir or Path(OUTPUT_DIR) / f"matrix-{name}").absolute()
     return Loaded(document, plan, folder)
 
 
-def planned(cell: Cell, history: Path | None) -> Planned:
-    """Look up what a cell needs, and what it took last time.
+def planned(cell: Cell) -> Planned:
+    """Look up what a cell needs.
 
     Raises:
         ConfigError: its config cannot be used; names the cell.
     """
     loaded = _config_of(cell)
-    stored = cell.verb in ("run", "exec")
     config = None if loaded is None else loaded.config.model_dump(mode="json")
     mark = hashlib.sha256(jsonio.dumps([asdict(cell), config]).encode()).hexdigest()
-    launches = loaded.config.repeats if stored and loaded is not None else None
-    return Planned(cell, launches, _took(cell, history) if stored and history else None, mark)
+    stored = cell.verb in ("run", "exec")
+    return Planned(cell, loaded.config.repeats if stored and loaded is not None else None, mark)
 
 
 def _config_of(cell: Cell) -> LoadedConfig | None:
@@ -124,18 +111,6 @@ def _config_of(cell: Cell) -> LoadedConfig | None:
     except ConfigError as error:
         message = f"cell {cell.name}: {error.message.replace(' in --set', '')}"
         raise ConfigError(message, error.hint, file=error.file, key=error.key) from error
-
-
-def _took(cell: Cell, history: Path) -> float | None:
-    """Return what the newest stored run of a cell took, on any machine type."""
-    folders = (history / VERSION / slug(cell.name)).glob("*") if is_history(history) else ()
-    found = (entry for folder in folders if folder.is_dir() for entry in entries(folder))
-    newest = max(found, key=lambda entry: entry.path.name, default=None)
-    try:
-        seconds = -1.0 if newest is None else float(newest.record().duration_seconds)
-    except RecordError:
-        return None
-    return seconds if 0 <= seconds < LONGEST_S else None
 
 
 def foreseen(loaded: Loaded) -> tuple[Planned, ...]:
@@ -166,21 +141,13 @@ def plan_lines(cells: Sequence[Planned]) -> list[str]:
     lines = []
     for one in cells:
         launches = "not known" if one.launches is None else one.launches
-        took = "" if one.seconds is None else f"took {duration(one.seconds)} last time"
         problem = one.problem and f"invalid: {one.problem}"
-        words = filter(None, (f"launches: {launches}", took, one.state, problem))
+        words = filter(None, (f"launches: {launches}", one.state, problem))
         lines.append(f"{one.cell.name:<{width}}  {one.cell.verb:<9}  {', '.join(words)}")
-    known = [one.seconds * one.devices / 60 for one in cells if one.seconds is not None]
     counts = [one.launches for one in cells if one.launches is not None]
     total = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
     if len(counts) == len(cells):
         total += f", {sum(counts)} launches"
-    if known:
-        minutes = round(sum(known), 1)
-        total += f", about {minutes:g} device minute{'' if minutes == 1 else 's'}"
-        total += "" if len(known) == len(cells) else f" for {len(known)} of them"
-    else:
-        total += "; the history does not say how long this takes"
     return [*lines, total]
 
 
@@ -196,7 +163,6 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
             functools.partial(_attempt, loaded, gpus),
             lambda cell, one: outcome_of(cell, one, loaded.history, save_to=document.save),
             document.retries,
-            {one.cell.name: one.seconds for one in loaded.plan if one.seconds is not None},
             told,
         )
         return matrix.run()

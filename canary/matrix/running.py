@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -59,8 +59,6 @@ class Matrix:
     """Returns the try of a cell with a number; an error says why there is no place for it."""
     judge: Callable[[Cell, Attempt], Outcome]
     retries: int = 0
-    expected: Mapping[str, float] = field(default_factory=dict)
-    """Seconds that cells took last time, by name."""
     told: Callable[[Matrix], None] = lambda matrix: None
     """Called at least once a second."""
     _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)

@@ -18,8 +18,6 @@ class Rendezvous:
     nnodes: int = 1
     node_rank: int | None = None
     endpoint: str | None = None
-    id: str = "canary"
-    backend: str = "c10d"
 
     def check(self) -> None:
         """Refuse settings with which torchrun would only wait.
@@ -49,9 +47,9 @@ def torchrun_command(nproc: int, rendezvous: Rendezvous, launch: int) -> tuple[s
     """
     words = [sys.executable, *module("canary.training.torchrun"), "--nproc-per-node", str(nproc)]
     if rendezvous.nnodes > 1:
-        words += ["--nnodes", str(rendezvous.nnodes), "--rdzv-backend", rendezvous.backend]
+        words += ["--nnodes", str(rendezvous.nnodes), "--rdzv-backend", "c10d"]
         words += ["--rdzv-endpoint", str(rendezvous.endpoint)]
-        words += ["--rdzv-id", f"{rendezvous.id}-{launch}"]
+        words += ["--rdzv-id", f"canary-{launch}"]
         if rendezvous.node_rank is not None:
             words += ["--node-rank", str(rendezvous.node_rank)]
     else:

@@ -109,9 +109,8 @@ def warm_child(
     request = {"job": str(job_file), "cwd": str(Path.cwd()), "environment": environment}
     request |= {"python": [sys.executable, "-P", FORKING], "key": _key(environment)}
     with contextlib.suppress(KeyError, OSError), contextlib.ExitStack() as around:
-        path = os.environ[WARM_SOCKET]
         channel = around.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-        channel.connect(path)
+        channel.connect(os.environ[WARM_SOCKET])
         socket.send_fds(channel, [json.dumps(request).encode()], [log.fileno()])
         while not select.select([channel], [], [], 0.05)[0]:
             if not waiting():

@@ -130,29 +130,37 @@ def main() -> None:
     guard = os.getpid()
     launch = os.fork()
     if launch:
-        watched = [client.fileno(), os.pidfd_open(launch)]
-        client.send(b"%d" % launch)
-        # A client sends nothing after its request: readable means that it is gone, or kills.
-        if client.fileno() in select.select(watched, [], [])[0]:
-            os.kill(launch, signal.SIGKILL)
-        client.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(launch, 0)[1]))
-        os._exit(0)
-
-    # The launch: bring it to the state of a fresh process after the same imports.
+        _guard(client, launch)
     _end_with(guard)
+    client.close()
+    listener.close()
+    sys.path[:] = dict.fromkeys([*folders, *path])
+    _train(request["job"], request["environment"] | changed, log, printed)
+
+
+def _guard(client: socket.socket, launch: int) -> None:
+    """Tell the client the process of its launch, then how it ended."""
+    watched = [client.fileno(), os.pidfd_open(launch)]
+    client.send(b"%d" % launch)
+    # A client sends nothing after its request: readable means that it is gone, or kills.
+    if client.fileno() in select.select(watched, [], [])[0]:
+        os.kill(launch, signal.SIGKILL)
+    client.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(launch, 0)[1]))
+    os._exit(0)
+
+
+def _train(job: str, environment: dict[str, str], log: int, printed: bytes) -> None:
+    """Bring this fork to the state of a fresh process after the same imports, and run its job."""
     os.setsid()
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     os.close(log)
-    client.close()
-    listener.close()
     os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # the lowest free one: 0
     os.write(1, printed)
     os.environ.clear()
-    os.environ.update(request["environment"] | changed)
-    sys.path[:] = dict.fromkeys([*folders, *path])
-    sys.argv[:] = ["-m", request["job"]]
-    sys.orig_argv[:] = [sys.executable, "-P", "-m", WORKER, request["job"]]
+    os.environ.update(environment)
+    sys.argv[:] = ["-m", job]
+    sys.orig_argv[:] = [sys.executable, "-P", "-m", WORKER, job]
     _kept = _vary_addresses()
     sys.modules["numpy"].random.seed()
     runpy.run_module(WORKER, run_name="__main__", alter_sys=True)

@@ -201,10 +201,10 @@ def test_one_machine_needs_no_meeting_place_and_several_meet_anew_for_each_launc
     alone = torchrun_command(2, Rendezvous(), 0)
     assert "--standalone" in alone
     assert alone[-3:] == ("-P", "-m", "canary.training.worker")
-    there = Rendezvous(nnodes=2, node_rank=1, endpoint="host:29400", id="pr7")
+    there = Rendezvous(nnodes=2, node_rank=1, endpoint="host:29400")
     first, second = (torchrun_command(1, there, launch) for launch in (0, 1))
-    assert first[first.index("--rdzv-id") + 1] == "pr7-0"
-    assert second[second.index("--rdzv-id") + 1] == "pr7-1"
+    assert first[first.index("--rdzv-id") + 1] == "canary-0"
+    assert second[second.index("--rdzv-id") + 1] == "canary-1"
     assert first[first.index("--node-rank") + 1] == "1"
 
 
