@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("stored")
 # Acceptance.
 
 
-@pytest.mark.parametrize("comment", ["true", "false"])
+@pytest.mark.parametrize("comment", ["always", "changes", "never"])
 def test_a_label_does_not_serve_a_commit_that_is_pushed_back(
     house: Gatehouse, comment: str
 ) -> None:
@@ -60,7 +60,7 @@ def test_an_accepted_commit_stays_accepted_when_its_run_is_repeated(house: Gateh
 
 
 def test_acceptance_is_found_after_a_merge_with_statuses_alone(house: Gatehouse) -> None:
-    only: dict[str, Any] = {"comment": "false"}
+    only: dict[str, Any] = {"comment": "never"}
     pull = house.pull()
     house.judge(pull, house.changed("one"), **only)
     house.hub_repository.label(pull, LABEL, "ada")

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("stored")
 # Acceptance needs an answer on that head, older than the label.
 
 
-CHANNELS = [{}, {"comment": "false", "status": "false"}]
+CHANNELS = [{}, {"comment": "never", "status": "false"}]
 
 
 @pytest.mark.parametrize("inputs", CHANNELS, ids=str)
@@ -57,7 +57,7 @@ def test_a_label_where_nothing_was_ever_judged_accepts_nothing(
     assert expected in said.summary
 
 
-@pytest.mark.parametrize("inputs", [{"status": "false"}, {"comment": "false"}])
+@pytest.mark.parametrize("inputs", [{"status": "false"}, {"comment": "never"}])
 def test_a_label_after_the_answer_accepts_wherever_the_answer_is(
     house: Gatehouse, inputs: dict[str, str]
 ) -> None:
@@ -102,19 +102,19 @@ def test_a_comment_by_another_that_says_accepted_accepts_nothing(house: Gatehous
 def test_a_canarys_own_name_cannot_say_that_it_was_accepted(house: Gatehouse) -> None:
     house.hub_repository.label(pull := house.pull(), LABEL, "ada")
     name = "Changed and accepted ("
-    both: dict[str, Any] = {"comment": "false", "config": "canary.yaml\nnew.yaml"}
+    both: dict[str, Any] = {"comment": "never", "config": "canary.yaml\nnew.yaml"}
     house.judge(pull, house.run().model_copy(update={"name": name}), of="new.yaml", **both)
-    assert house.judge(pull, house.changed(), comment="false").code == 1
+    assert house.judge(pull, house.changed(), comment="never").code == 1
 
 
 def test_acceptance_is_found_under_the_status_of_another_base_branch(house: Gatehouse) -> None:
     pull = house.pull()
     pull.base_branch = "release"
-    house.judge(pull, house.changed(), comment="false")
+    house.judge(pull, house.changed(), comment="never")
     house.hub_repository.label(pull, LABEL, "ada")
-    labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada"), "comment": "false"}
+    labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada"), "comment": "never"}
     assert house.judge(pull, house.changed(), **labelled).code == 0
-    assert house.judge(pull, house.changed(), comment="false").code == 0
+    assert house.judge(pull, house.changed(), comment="never").code == 0
 
 
 @pytest.fixture
