@@ -153,7 +153,7 @@ class Hub:
         if error.status == 403 and "locked" in self.said(error):
             return MachineError(
                 f"{what}: the conversation is locked, so nobody can comment",
-                "unlock it, or set `comment: false`",
+                "unlock it, or set `comment: never`",
             )
         if error.status == 410:
             return MachineError(f"{what}: it was deleted on GitHub", AGAIN)
