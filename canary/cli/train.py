@@ -83,7 +83,7 @@ def exec_(
         typer.Option(
             "--max-steps",
             metavar="N",
-            help="Stop after N optimizer steps; a Trainer saves no model then.",
+            help="End the training process after N optimizer steps.",
         ),
     ] = None,
     output_dir: OutputDir = None,

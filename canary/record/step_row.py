@@ -85,9 +85,6 @@ class Row(TypedDict, total=False):
     slowest: int
     """Merged ranks: the busiest one; `imbalance`: its time over the mean, minus 1."""
     imbalance: float
-    micro_batches: int
-    """Only while the values are still on the device: its losses, and `metrics` by name."""
-    metrics: dict[str, int]
 
 
 def is_timed(row: Row) -> bool:

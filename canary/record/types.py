@@ -386,8 +386,7 @@ class RunRecord(Section):
     unmeasured: dict[str, str] = Field(default_factory=dict)
     """Why a value is null, by the value's key."""
     notes: list[str] = Field(default_factory=list)
-    """Sentences that the user must know: settings that the installed packages ignore, suppressed
-    saves ..."""
+    """Sentences that the user must know: settings that the installed packages ignore ..."""
     ranks: dict[str, Any] = Field(default_factory=dict)
     """With several ranks: their number, imbalance, collectives and waits; empty for one."""
 

@@ -17,7 +17,6 @@ import functools
 import importlib
 import inspect
 import json
-import math
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -77,11 +76,6 @@ def offered(stem: str, takes: str = "model") -> tuple[type[Any], type[Any]]:
         "install another trl, or choose another trainer",
         key="training_type",
     )
-
-
-def trainer_class(name: str, takes: str = "model") -> type[Any]:
-    """Return the installed trl's class `name` ('KTOTrainer'). Raises ConfigError as `offered`."""
-    return offered(name.removesuffix("Trainer"), takes)[1]
 
 
 def parameters(callable_: Any) -> frozenset[str]:
@@ -197,15 +191,6 @@ def build(trainer_class: type[Any], **wanted: Any) -> Any:
                 "leave the setting out, or install another trl",
             )
     return trainer_class(**passed)
-
-
-def count_steps(state: Any, arguments: Any) -> None:
-    """Set how often a TrainerState logs, evaluates and saves; below 1 is a share of all steps."""
-    for name in ("logging_steps", "eval_steps", "save_steps"):
-        given = getattr(arguments, name)
-        if given is not None:
-            of_all = math.ceil(arguments.max_steps * given) if given < 1 else int(given)
-            setattr(state, name, of_all)
 
 
 def checkpoint_activations(model: Any, arguments: Any) -> None:

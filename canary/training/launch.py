@@ -179,7 +179,7 @@ class TrainingLaunch:
         """Store the time since the last lap as this part of the start-up."""
         self.startup[name] = time.perf_counter() - self._started - sum(self.startup.values())
 
-    def attach(self, trainer: Any, on_cut: Callable[[], None] | None = None) -> TrainerCollector:
+    def attach(self, trainer: Any) -> TrainerCollector:
         """Put the collectors on a trainer that is about to train."""
         # Imported here, because loops without transformers use the rest of this class.
         from canary.training.loops.trainer import TrainerCollector
@@ -194,7 +194,6 @@ class TrainingLaunch:
             look=look,
             stop_after=job.stop_after,
             ends_after_look=job.exact,
-            on_cut=on_cut,
             profiler=self.profiler(torch.device(trainer.args.device)),
         )
         return self._collector
@@ -307,9 +306,10 @@ class TrainingLaunch:
         self._rows.close()
         self._host.stop()
 
-    def was_cut(self) -> None:
+    def was_cut(self, step: int) -> None:
         """Record that the training was cut short."""
         self._training["cut"] = True
+        self.notes.append(f"the canary ended the process after step {step}")
 
     def keep(self, row: Row) -> None:
         """Write the row of a step.

@@ -11,7 +11,7 @@ import torch
 
 from canary.record.types import RunRecord
 from canary.training.collectors.clock import StepClock
-from canary.training.collectors.steps import EndedSteps
+from canary.training.collectors.steps import EndedSteps, RunningStep, summed
 from canary.training.look import no_look
 from tests.integration.conftest import canary, settings, write_config
 from tests.planting import plant
@@ -55,7 +55,7 @@ def test_rows_tell_of_the_allocators_retries() -> None:
     rows: list[Any] = []
     steps = EndedSteps(torch.device("cuda"), rows.append, no_look())
     steps.begin()
-    steps.close({"step": 1}, {}, lambda row, values: None)
+    steps.close(0, 1, RunningStep(), summed)
     steps.flush(wait=True)
     assert rows[0]["alloc_retries"] == torch.cuda.memory_stats()["num_alloc_retries"]
 

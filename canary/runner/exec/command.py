@@ -163,8 +163,8 @@ class CommandRunner(LocalRunner):
             return result  # the command's code after its training did not run
         elif result.status == "completed" and returncode and result.training.get("cut"):
             note = (
-                f"the command exited with code {returncode} after its shortened training: it may "
-                "have looked for files that were not saved"
+                f"the command exited with code {returncode} after the canary ended its training: "
+                "it may have looked for files of a whole one"
             )
             return replace(result, notes=(*result.notes, note), command_code=0)
         elif result.status == "completed" and returncode:

@@ -76,10 +76,3 @@ class Taps:
                 self.optimizer_made(optimizer)
 
         return init
-
-
-def begin(
-    torch: ModuleType, first_optimizer: Callable[[Taps], None], backwards_alone: OnBackwards
-) -> None:
-    """Install the taps in the freshly loaded `torch`."""
-    Taps(first_optimizer, backwards_alone).install(torch)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,11 +17,10 @@ from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import (
     TURN,
     follow_parent,
+    leave,
     print_without_traceback,
-    say,
     wait_for_the_end,
 )
-from canary.training.attach.suppress import StopAfter, Suppression
 from canary.training.collectors.calls import count_calls
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
 from canary.training.pairs import PAIR
@@ -35,13 +34,10 @@ class WatchedTraining:
         self._started = started
         self._running = False
         self._stack = contextlib.ExitStack()
-        self._suppression = Suppression(None if job.exact else say)
 
     def process_begins(self) -> None:
-        """Count calls from here on, and stop pushes to a hub if the training is cut short."""
+        """Count calls from here on."""
         self._calls = self._stack.enter_context(count_calls())
-        if self._job.stop_after is not None:
-            self._suppression.pushes()
         follow_parent()
 
     def around(self, trainer: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -50,83 +46,51 @@ class WatchedTraining:
             return original(trainer, *args, **kwargs)
         self._running = True
         TURN.take(type(trainer).__name__)
-        if PAIR.resume:
-            kwargs = {**kwargs, "resume_from_checkpoint": PAIR.resume}
-            args = args[1:]
         try:
-            if self._job.stop_after is None or self._job.exact:
-                return self._chosen(trainer, functools.partial(original, trainer, *args, **kwargs))
-            with self._elsewhere(trainer):
-                args, kwargs = resumed(args, kwargs, self._folder)
-                return self._chosen(trainer, functools.partial(original, trainer, *args, **kwargs))
+            launch = claimed_launch(self._job, self._started)
+            if launch is not None:
+                return self._watched(launch, trainer, original, args, kwargs)
+            if self._job.stop_after is not None:
+                leave("one training was recorded; the next one does not run")
+            return original(trainer, *args, **kwargs)
         finally:
             self._running = False
 
-    def _chosen(self, trainer: Any, train: Callable[[], Any]) -> Any:
-        launch = claimed_launch(self._job, self._started)
-        if launch is None:
-            return self._unwatched(trainer, train)
-        return self._watched(launch, trainer, train)
-
-    @contextlib.contextmanager
-    def _elsewhere(self, trainer: Any) -> Iterator[None]:
-        """Put checkpoints of a training that is cut short into a scratch folder. Else the trainer
-        would delete older checkpoints of the user."""
-        self._folder = trainer.args.output_dir
-        trainer.args.output_dir = str(Path(self._job.scratch_dir) / "trainer")
-        try:
-            yield
-        finally:
-            trainer.args.output_dir = self._folder
-
-    def _unwatched(self, trainer: Any, train: Callable[[], Any]) -> Any:
-        """Run a second training unrecorded, and no longer than the first."""
-        if self._job.stop_after is None:
-            return train()
-        self._suppression.uploads(trainer)
-        callback = StopAfter(self._job.stop_after, self._suppression.saves)
-        trainer.add_callback(callback)
-        try:
-            return train()
-        finally:
-            trainer.remove_callback(callback)
-
-    def _watched(self, launch: TrainingLaunch, trainer: Any, train: Callable[[], Any]) -> Any:
+    def _watched(
+        self,
+        launch: TrainingLaunch,
+        trainer: Any,
+        original: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
         launch.notes += TURN.notes
         launch.calls = self._calls
         set_up_torch(self._job)
-        if self._job.stop_after is not None:
-            self._suppression.uploads(trainer)
+        if PAIR.resume:
+            args, kwargs = args[1:], {**kwargs, "resume_from_checkpoint": PAIR.resume}
         launch.lap("before_training")
-
-        def cut() -> None:
-            """Suppress later saves of a training that is cut short, and note it."""
-            if self._job.exact:
-                return
-            self._suppression.saves()
-            launch.was_cut()
-            state = trainer.state
-            # A loop without callbacks counts no steps.
-            counted = f"{state.global_step} of {state.max_steps}"
-            launch.notes.append(
-                f"ended after step {counted if state.global_step else self._job.stop_after}: "
-                "later saves, pushes and uploads were suppressed"
-            )
-
-        collector = launch.attach(trainer, on_cut=cut)
+        collector = launch.attach(trainer)
         try:
-            outcome = collector.run(train)
+            with contextlib.ExitStack() as stack:
+                if self._job.stop_after is not None:
+                    stack.enter_context(_keeps_what_is_there(trainer.args))
+                outcome = collector.run(functools.partial(original, trainer, *args, **kwargs))
         except BaseException as error:
             collector.detach()
             launch.write(describe_failure(error))
             if isinstance(error, StopTraining):
                 print_without_traceback(error)
             raise
-        launch.notes += self._suppression.notes
+        step = trainer.state.global_step
+        if collector.was_cut and not self._job.exact:
+            launch.was_cut(step)
         launch.write(self._described(launch, trainer))
         collector.detach()
         if self._job.exact:
             wait_for_the_end()
+        if collector.was_cut:
+            leave(f"ended after step {step}; what comes after the training does not run")
         return outcome
 
     def _described(self, launch: TrainingLaunch, trainer: Any) -> Result:
@@ -143,22 +107,15 @@ class WatchedTraining:
             )
 
 
-def resumed(
-    args: Sequence[Any], kwargs: Mapping[str, Any], folder: str
-) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return the arguments of `train`, with `resume_from_checkpoint=True` replaced by the newest
-    checkpoint of `folder`: the trainer would search the scratch folder."""
-    given = args[0] if args else kwargs.get("resume_from_checkpoint")
-    if given is not True:
-        return args, kwargs
-    from transformers.trainer_utils import get_last_checkpoint
-
-    newest = get_last_checkpoint(folder) if Path(folder).is_dir() else None
-    if newest is None:
-        return args, kwargs
-    if args:
-        return (newest, *args[1:]), kwargs
-    return args, {**kwargs, "resume_from_checkpoint": newest}
+@contextlib.contextmanager
+def _keeps_what_is_there(arguments: Any) -> Iterator[None]:
+    """Push nothing and delete no older checkpoint while a training may be cut short."""
+    before = arguments.push_to_hub, arguments.save_total_limit
+    arguments.push_to_hub, arguments.save_total_limit = False, None
+    try:
+        yield
+    finally:
+        arguments.push_to_hub, arguments.save_total_limit = before
 
 
 def hook(module: ModuleType, started: float) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
 from canary.record.step_row import TOKEN_TOTALS, Row
+from canary.training.collectors.batches import count_tokens
 from canary.training.collectors.clock import StepClock, StepTime
 from canary.training.collectors.collectives import CollectiveTimer, Waits
 from canary.training.collectors.host import ChildrenCpu
@@ -20,6 +23,61 @@ from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.ran import RAN
 from canary.training.collectors.scalars import DeferredScalars
 from canary.training.collectors.uncounted import uncounted
+
+Scalar: TypeAlias = torch.Tensor | float | int
+LossOf: TypeAlias = Callable[[Sequence[float]], float | None]
+"""Returns a step's loss from those of its micro-batches, None without any."""
+
+
+def summed(losses: Sequence[float]) -> float | None:
+    """Return the sum: the loop divides each loss by their number."""
+    return sum(losses) if losses else None
+
+
+class RunningStep:
+    """What the step that runs has shown; tensors stay on their device."""
+
+    def __init__(self) -> None:
+        self.losses: list[Scalar] = []
+        self.tokens: dict[str, Scalar] = {}
+        self.metrics: dict[str, list[Scalar]] = {}
+        self.grad_norm: Scalar | None = None
+        self.learning_rate: Scalar | None = None
+        self.samples: int | None = 0
+        self.stepped = False
+        """Whether an optimizer has stepped."""
+
+    def add_tokens(self, batch: Mapping[str, Any]) -> bool:
+        """Count the tokens of a micro-batch. Return whether it has any."""
+        counts = count_tokens(batch)
+        for name, count in counts.items():
+            self.tokens[name] = self.tokens.get(name, 0) + count
+        return bool(counts)
+
+    def scalars(self) -> dict[str, Scalar]:
+        """Return all numbers by name, as `_fill` reads them."""
+        found = dict(self.tokens)
+        found |= {f"loss:{place}": loss for place, loss in enumerate(self.losses)}
+        for name, values in self.metrics.items():
+            found |= {f"rl:{name}:{place}": value for place, value in enumerate(values)}
+        known = {"grad_norm": self.grad_norm, "learning_rate": self.learning_rate}
+        return found | {name: value for name, value in known.items() if value is not None}
+
+
+def _fill(
+    losses: int, metrics: Mapping[str, int], loss_of: LossOf, row: Row, values: Mapping[str, float]
+) -> None:
+    """Put a step's numbers into its row. `losses`, `metrics`: how many there are."""
+    row["micro_losses"] = [values[f"loss:{place}"] for place in range(losses)]
+    row["loss"] = loss_of([values[f"loss:{place}"] for place in range(losses)])
+    row["grad_norm"] = values.get("grad_norm")
+    row["learning_rate"] = values.get("learning_rate")
+    row["rl"] = {
+        name: math.fsum(values[f"rl:{name}:{place}"] for place in range(count)) / count
+        for name, count in metrics.items()
+    }
+    for name in TOKEN_TOTALS:
+        row[name] = int(values[name]) if name in values else None
 
 
 class FirstSteps(Protocol):
@@ -42,7 +100,7 @@ class _Ended:
     time: StepTime
     waits: Waits | None
     scalars: DeferredScalars
-    fill: Callable[[Row, dict[str, float]], None]
+    fill: Callable[[Row, Mapping[str, float]], None]
 
     def complete(self) -> Row:
         """Return the row. Call it once the device has delivered its times and values."""
@@ -57,8 +115,6 @@ class _Ended:
             self.row["collectives"] = self.waits.count
             self.row["wait_s"] = self.waits.seconds()
         self.fill(self.row, values)
-        for name in TOKEN_TOTALS:
-            self.row[name] = int(values[name]) if name in values else None
         return self.row
 
 
@@ -150,17 +206,13 @@ class EndedSteps:
         self._look_ends()
 
     @uncounted()  # the counts of the next step may have begun
-    def close(
-        self,
-        row: Row,
-        scalars: Mapping[str, torch.Tensor | float],
-        fill: Callable[[Row, dict[str, float]], None],
-    ) -> None:
-        """End the step here. `fill` puts the values of `scalars` into the row once they are on the
-        host; token counts are filled in by name."""
+    def close(self, launch: int, step: int, now: RunningStep, loss_of: LossOf) -> None:
+        """End the step here. Its row is complete once its numbers are on the host."""
         self.count += 1
-        deferred = DeferredScalars(scalars)
-        row.update(self._memory())
+        deferred = DeferredScalars(now.scalars())
+        counts = {name: len(values) for name, values in now.metrics.items()}
+        fill = functools.partial(_fill, len(now.losses), counts, loss_of)
+        row: Row = {"launch": launch, "step": step, "samples": now.samples, **self._memory()}
         if self.look.is_on:
             row["look"] = True
         if self.profiler is not None:

@@ -77,11 +77,6 @@ class Gradients:
         else:
             self._before = self._norm() / scale
 
-    @property
-    def before(self) -> float | None:
-        """The norm of this step before clipping, or None without a backward."""
-        return self._before
-
     def optimizer_begins(self) -> float | None:
         """Return the norm that the first optimizer of this step gets; None if it cannot be read."""
         if self._before is None and not self._steps["before"]:

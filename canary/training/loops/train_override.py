@@ -1,7 +1,7 @@
 """Follow a trainer that overrides `train`, such as trl's PPOTrainer.
 
 Such a loop makes callbacks only when the training begins and ends, at logs and at each step's end.
-It ignores the trainer's control. So rollouts, forwards, losses and updates are read where they
+So rollouts, forwards, losses and updates are read where they
 happen: at `generate`, `forward`, `backward` and the optimizer's `step`. A trainer whose attribute
 `watch` is an `Unwatched` reports them itself, exactly, to the object that replaces it.
 """
@@ -26,14 +26,12 @@ NOT_METRICS = ("episode", "epoch", "eps", "lr", "step_time")
 
 
 class LoopEnded(Exception):
-    """Ends a training whose loop ignores the trainer's control."""
+    """Leaves the loop of a training that is cut short."""
 
 
 class OverriddenLoop:
     """Gathers one step: losses of its updates, sampled sequences, logged metrics."""
 
-    obeys_control = False
-    """Whether the loop stops when the trainer's control says so."""
     calls_step_ends = False
     """Whether it calls `step_ends` itself; otherwise a step ends at `on_step_end`."""
 
@@ -143,7 +141,7 @@ def is_instrumented(trainer: Any) -> bool:
 class InstrumentedLoop(OverriddenLoop, Unwatched):
     """Gathers one step of a loop that reports itself."""
 
-    obeys_control = calls_step_ends = True
+    calls_step_ends = True
 
     def attach(self, wrap: Wrap) -> None:
         """Listen to the trainer, and wrap nothing."""

@@ -7,7 +7,7 @@ after `on_step_end`. The wrappers change only this instance, not the class or ot
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,11 +15,10 @@ from transformers import TrainerCallback
 
 from canary.config.trainers import TRAINERS
 from canary.record.step_row import Row
-from canary.training.collectors.batches import count_tokens
 from canary.training.collectors.metrics import StepMetrics
 from canary.training.collectors.named import Named, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import EndedSteps
+from canary.training.collectors.steps import EndedSteps, RunningStep, summed
 from canary.training.collectors.uncounted import uncounted
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.look import Look
@@ -45,12 +44,8 @@ LOGPROB_METHODS = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
 """Methods of trl's online trainers that compute log-probabilities; the second before trl 0.20."""
 
 
-def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
-    micro = [values.pop(f"loss{index}") for index in range(row.pop("micro_batches"))]
-    row["micro_losses"] = [*micro]
-    # The trainer sums the losses of the micro-batches, because each is already divided.
-    row["loss"] = sum(micro) / (len(micro) if mean else 1) if micro else None
-    row["grad_norm"] = values.pop("grad_norm", None)
+def _mean(losses: Sequence[float]) -> float | None:
+    return sum(losses) / len(losses) if losses else None
 
 
 def _whole(batch: Any, inputs: Mapping[str, Any]) -> Named:
@@ -75,7 +70,6 @@ class TrainerCollector(TrainerCallback):
         look: Look,
         stop_after: int | None = None,
         ends_after_look: bool = False,
-        on_cut: Callable[[], None] | None = None,
         profiler: StepProfiler | None = None,
     ) -> None:
         self._trainer = trainer
@@ -83,16 +77,13 @@ class TrainerCollector(TrainerCallback):
         self._stop_after = stop_after
         self._ends_after_look = ends_after_look
         self._look = look
-        self._on_cut = on_cut
-        self._cut = False
+        self.was_cut = False
+        """Whether the training would have gone on after its last recorded step."""
         self._ended = EndedSteps(torch.device(trainer.args.device), sink, look, profiler)
         self._clock = self._ended.clock
         self._collectives = self._ended.collectives
-        self._losses: list[torch.Tensor] = []
-        self._tokens: dict[str, torch.Tensor | int] = {}
-        self._grad_norm: torch.Tensor | float | None = None
+        self._now = RunningStep()
         self._learning_rate: float | None = None
-        self._rl: dict[str, float] = {}
         self._metrics = StepMetrics(trainer)
         self._ended_step: int | None = None
         self._in_loss = self._in_step = self._entered = False
@@ -138,7 +129,7 @@ class TrainerCollector(TrainerCallback):
                 self._wrap(owner, "generate", around)
 
     def run(self, train: Callable[[], Any]) -> Any:
-        """Call `train` and return its result, or None if an overridden loop was cut short."""
+        """Call `train` and return its result, or None if it was cut short."""
         try:
             outcome = train()
         except LoopEnded:
@@ -195,7 +186,7 @@ class TrainerCollector(TrainerCallback):
 
     @uncounted()
     def _add_loss(self, loss: torch.Tensor) -> None:
-        self._losses.append(loss.detach())
+        self._now.losses.append(loss.detach())
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
@@ -225,11 +216,8 @@ class TrainerCollector(TrainerCallback):
         if not inputs:
             return
         self._seen.add("batches")
-        counts = count_tokens(inputs)
-        if counts:
+        if self._now.add_tokens(inputs):
             self._seen.add("tokens")
-        for name, count in counts.items():
-            self._tokens[name] = self._tokens.get(name, 0) + count
         if self._look.exact is not None:
             self._look.exact.micro_batch(_whole(batch, inputs))
 
@@ -256,13 +244,14 @@ class TrainerCollector(TrainerCallback):
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self._look.exact is not None:
             self._look.exact.gradients_ready()
-        before = self._grad_norm
+        before = self._now.grad_norm
         with self._clock.phase("optimizer"):
-            norm = self._grad_norm = original(*args, **kwargs)
+            norm = self._now.grad_norm = original(*args, **kwargs)
         if self._override is not None and before is not None and norm is not None:
             # The largest norm of the step's updates, so that an explosion in one of them is seen.
             with uncounted():
-                self._grad_norm = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
+                most = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
+                self._now.grad_norm = most
         return norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -270,6 +259,7 @@ class TrainerCollector(TrainerCallback):
             self._look.exact.work_ends(self._ended_step)
         result = original(*args, **kwargs)
         self._close_step()
+        self._cut_if_over()
         return result
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -324,17 +314,14 @@ class TrainerCollector(TrainerCallback):
         if self._look.exact is not None:
             self._look.exact.update_ended()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Take the step's metrics, and stop the training after the last wanted step. An overridden
-        loop that does not call `step_ends` ends its step here."""
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take the step's metrics. An overridden loop that does not call `step_ends` ends its step
+        here."""
         self._clock.switch("other")
-        self._rl = self._metrics.fresh()
+        self._shows(self._metrics.fresh())
         self._ended_step = state.global_step
         if self._stop_after is not None and state.global_step >= self._stop_after:
-            control.should_training_stop = True
-            self._cut = state.global_step < state.max_steps
-            if self._cut and self._on_cut is not None:
-                self._on_cut()
+            self.was_cut = state.global_step < state.max_steps
         if self._override is not None and self._override.calls_step_ends:
             if self._look.exact is not None:
                 self._look.exact.work_ends(state.global_step)
@@ -342,21 +329,22 @@ class TrainerCollector(TrainerCallback):
             self._override_step_ends(self._override)
         elif not self._tells_begins:
             self._close_step()
-        return control
+            self._cut_if_over()
 
     def _override_step_ends(self, loop: OverriddenLoop) -> None:
-        """End the step; after the last wanted step, cut a loop that ignores the control."""
-        self._losses, self._rl = loop.losses, loop.step_metrics
+        self._now.losses = list(loop.losses)
+        self._shows(loop.step_metrics)
         self._close_step()
         loop.next_step()
-        if self._cut and not loop.obeys_control:
-            raise LoopEnded
+        self._cut_if_over()
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        if self._cut:
-            # The epoch ends here only because the canary ended it.
-            control.should_evaluate = control.should_save = False
-        return control
+    def _shows(self, metrics: Mapping[str, float]) -> None:
+        self._now.metrics = {name: [value] for name, value in metrics.items()}
+
+    def _cut_if_over(self) -> None:
+        """Leave the training's loop after the last wanted step."""
+        if self.was_cut:
+            raise LoopEnded
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # Without the wrapped logging method, the previous step ends here at the latest.
@@ -377,32 +365,20 @@ class TrainerCollector(TrainerCallback):
     def _close_step(self) -> None:
         if self._ended_step is None:
             return
-        scalars: dict[str, torch.Tensor | float] = dict(self._tokens)
-        scalars.update({f"loss{index}": loss for index, loss in enumerate(self._losses)})
-        if self._grad_norm is not None:
-            scalars["grad_norm"] = self._grad_norm
         if self._look.exact is not None:
             self._look.exact.step_ended(self._ended_step)
-        row: Row = {
-            "launch": self._launch,
-            "step": self._ended_step,
-            "micro_batches": len(self._losses),
-            "learning_rate": self._learning_rate,
-            "samples": self._samples(),
-            "rl": self._rl,
-        }
-        self._ended_step = None
-        self._losses, self._tokens, self._grad_norm = [], {}, None
+        now, self._now = self._now, RunningStep()
+        now.learning_rate, now.samples = self._learning_rate, self._samples(len(now.losses))
+        step, self._ended_step = self._ended_step, None
         self._metrics.step_ended()
-        if row["micro_batches"]:
-            self._seen.add("losses")
-        if row["samples"]:
-            self._seen.add("samples")
-        mean = self._mean or self._override is not None
-        self._ended.close(row, scalars, functools.partial(_fill, mean=mean))
+        self._seen |= {"losses"} if now.losses else set()
+        self._seen |= {"samples"} if now.samples else set()
+        # The trainer sums the losses of the micro-batches, because each is already divided.
+        loss_of = _mean if self._mean or self._override is not None else summed
+        self._ended.close(self._launch, step, now, loss_of)
 
-    def _samples(self) -> int | None:
+    def _samples(self, losses: int) -> int | None:
         """Return the step's samples, or None (not 0) if the loop did not show them."""
         if self._override is not None:
             return self._override.samples or None
-        return int(self._trainer.args.per_device_train_batch_size) * len(self._losses) or None
+        return int(self._trainer.args.per_device_train_batch_size) * losses or None

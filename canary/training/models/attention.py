@@ -28,7 +28,8 @@ def options(config: CanaryConfig) -> dict[str, Any]:
     if chosen is None:
         return {}
     found: dict[str, Any] = {"attn_implementation": chosen}
-    if "/" in chosen and config.trust_remote_code and _knows_makers():
+    takes = adapt.parameters(PreTrainedModel.set_attn_implementation)
+    if "/" in chosen and config.trust_remote_code and "allow_all_kernels" in takes:
         found["allow_all_kernels"] = True
     return found
 
@@ -72,8 +73,3 @@ def check_dtype(config: CanaryConfig) -> None:
             "set dtype: bfloat16, or choose sdpa",
             key="attn_implementation",
         )
-
-
-def _knows_makers() -> bool:
-    setter = getattr(PreTrainedModel, "set_attn_implementation", None)
-    return setter is not None and "allow_all_kernels" in adapt.parameters(setter)

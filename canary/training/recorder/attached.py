@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
-from canary.training.attach.process import TURN, say, wait_for_the_end
+from canary.training.attach.process import TURN, leave, wait_for_the_end
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
@@ -45,7 +44,7 @@ class Keeper:
     def step_ended(self, collector: LoopCollector) -> None:
         """A step has ended."""
 
-    def past_end(self) -> None:
+    def past_end(self, collector: LoopCollector) -> None:
         """The loop goes on after `stop_after` steps."""
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
@@ -107,41 +106,32 @@ class LaunchKeeper(Keeper):
 class JobKeeper(LaunchKeeper):
     """Stores a loop for the job of `canary exec`."""
 
-    def __init__(self, job: Job, training: TrainingLaunch) -> None:
-        super().__init__(job, training)
-        self._said_past_end = False
+    written = False
+    """Whether the result is written."""
 
     def begin(self, loop: Loop) -> Look:
         """Begin the loop, and return its look."""
-        if self.stop_after is not None and sys.modules.get("transformers") is not None:
-            from canary.training.attach.suppress import Suppression
-
-            Suppression(None if self._job.exact else say).pushes()
         set_up_torch(self._job)
         return super().begin(loop)
 
     def step_ended(self, collector: LoopCollector) -> None:
-        """After the last recorded step, stop saves of models; end a loop that is only looked at."""
-        if collector.steps != self.stop_after:
-            return
-        if self._job.exact:
+        """End a loop that is only looked at."""
+        if self._job.exact and collector.steps == self.stop_after:
             self.end(collector, None)
-        elif sys.modules.get("transformers") is not None:
-            from canary.training.attach.suppress import Suppression
 
-            Suppression(say).saves()
-
-    def past_end(self) -> None:
-        """Print once that recording ended."""
-        if not self._said_past_end:
-            say(
-                f"{self.stop_after} steps are recorded, but the loop goes on; to end it, iterate "
-                "over recorder.batches(loader), or break on recorder.done"
-            )
-            self._said_past_end = True
+    def past_end(self, collector: LoopCollector) -> None:
+        """End the process of a loop that goes on."""
+        steps = collector.steps
+        if not self.written:
+            self._training.was_cut(steps)
+        self.end(collector, None)
+        leave(f"ended after step {steps}; what comes after the loop does not run")
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
-        """Write the result for the parent, which then ends a process that is only looked at."""
+        """Write the result for the parent, once. It then ends a process that is only looked at."""
+        if self.written:
+            return
+        self.written = True
         with self._stack:
             if error is not None and is_failure(error):
                 collector.give_up()
@@ -168,8 +158,3 @@ def job_keeper() -> Keeper | None:
         return Keeper(job.stop_after)
     launch.notes += TURN.notes
     return JobKeeper(job, launch)
-
-
-def this_rank() -> int:
-    """Return this process's rank, as torchrun sets it."""
-    return int(os.environ.get("RANK", "0"))

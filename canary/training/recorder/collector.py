@@ -3,50 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
 from canary.errors import UsageError
 from canary.record.step_row import Row
-from canary.training.collectors.batches import count_tokens, rows_of
+from canary.training.collectors.batches import rows_of
 from canary.training.collectors.named import named
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import EndedSteps
+from canary.training.collectors.steps import EndedSteps, RunningStep, Scalar
 from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.gradients import Gradients
 from canary.training.look import Look
-from canary.training.recorder.loop import Loop, mean_of
-
-Scalar: TypeAlias = torch.Tensor | float | int
-
-
-class _RunningStep:
-    """The loop's reports on the step that is running."""
-
-    def __init__(self) -> None:
-        self.losses: list[Scalar] = []
-        self.tokens: dict[str, Scalar] = {}
-        self.metrics: dict[str, list[Scalar]] = {}
-        self.grad_norm: Scalar | None = None
-        self.learning_rate: Scalar | None = None
-        self.samples = 0
-        self.stepped = False
-
-
-def _fill(loop: Loop, row: Row, values: dict[str, float]) -> None:
-    micro = [values[f"loss:{place}"] for place in range(row.pop("micro_batches"))]
-    row["micro_losses"] = [*micro]
-    row["loss"] = loop.loss_of(micro)
-    row["grad_norm"] = values.get("grad_norm")
-    row["learning_rate"] = values.get("learning_rate")
-    means = {
-        name: mean_of([values[f"rl:{name}:{place}"] for place in range(count)])
-        for name, count in row.pop("metrics").items()
-    }
-    row["rl"] = {name: value for name, value in means.items() if value is not None}
+from canary.training.recorder.loop import Loop
 
 
 class LoopCollector:
@@ -78,7 +49,7 @@ class LoopCollector:
         self._clock = self.rows.clock
         self.loop = loop
         self._launch = launch
-        self._now = _RunningStep()
+        self._now = RunningStep()
         self._running = False
         self._handles: list[Any] = []
         self._batch_given = self._batch_read = False
@@ -169,9 +140,8 @@ class LoopCollector:
         if not tensors:
             return
         self._batch_read = True
-        for name, count in count_tokens(tensors).items():
-            self._now.tokens[name] = self._now.tokens.get(name, 0) + count
-        self._now.samples += rows_of(tensors)
+        self._now.add_tokens(tensors)
+        self._now.samples = (self._now.samples or 0) + rows_of(tensors)
         if self.look.exact is not None:
             self.look.exact.micro_batch(tensors)
 
@@ -247,7 +217,7 @@ class LoopCollector:
 
     def drop_attempt(self) -> None:
         """Forget the losses and batches of a step that a gradient scaler skipped."""
-        self._now = _RunningStep()
+        self._now = RunningStep()
         if self._gradients is not None:
             self._gradients.drop_attempt()
         if self.look.exact is not None:
@@ -255,7 +225,7 @@ class LoopCollector:
 
     def _close(self) -> None:
         self.steps += 1
-        now, self._now = self._now, _RunningStep()
+        now, self._now = self._now, RunningStep()
         self._running = False
         if self.look.exact is not None:
             self.look.exact.work_ends(self.steps)
@@ -263,22 +233,7 @@ class LoopCollector:
             if self._gradients is not None:
                 self._gradients.step_ended()
             self.look.exact.step_ended(self.steps)
-        scalars: dict[str, Scalar] = dict(now.tokens)
-        scalars.update({f"loss:{place}": loss for place, loss in enumerate(now.losses)})
-        for name, values in now.metrics.items():
-            scalars.update({f"rl:{name}:{place}": value for place, value in enumerate(values)})
-        if now.grad_norm is not None:
-            scalars["grad_norm"] = now.grad_norm
-        if now.learning_rate is not None:
-            scalars["learning_rate"] = now.learning_rate
-        row: Row = {
-            "launch": self._launch,
-            "step": self.steps,
-            "micro_batches": len(now.losses),
-            "metrics": {name: len(values) for name, values in now.metrics.items()},
-            "samples": now.samples,
-        }
-        self.rows.close(row, scalars, functools.partial(_fill, self.loop))
+        self.rows.close(self._launch, self.steps, now, self.loop.loss_of)
 
 
 @uncounted()

@@ -76,7 +76,7 @@ class Loop:
 
     def loss_of(self, micro_losses: Sequence[float]) -> float | None:
         """Return a step's loss from those of its micro-batches, None without any."""
-        return mean_of(micro_losses)
+        return math.fsum(micro_losses) / len(micro_losses) if micro_losses else None
 
     def why_no_batch(self, given: bool) -> str:
         """Return why no batch was read. `given`: batches were given, but could not be read."""
@@ -106,11 +106,6 @@ class Loop:
         if self.processing_class is None:
             found["exact.data.tokenizer"] = "the Recorder was given no tokenizer"
         return found
-
-
-def mean_of(values: Sequence[float]) -> float | None:
-    """Return the mean, None without any value."""
-    return math.fsum(values) / len(values) if values else None
 
 
 def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:

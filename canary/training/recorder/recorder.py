@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar
 from canary.config.output import OUTPUT_DIR
 from canary.config.spans import LOOK_STEPS
 from canary.errors import UsageError, did_you_mean, nearest, replaced
-from canary.record.alert import SEVERITIES, Severity
+from canary.record.alert import Severity
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.recorder.attached import Keeper, job_keeper, this_rank
+from canary.training.launch import this_rank
+from canary.training.recorder.attached import Keeper, job_keeper
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
 from canary.training.recorder.step import Step
@@ -53,7 +54,7 @@ class Recorder:
             loop by raising `canary.anomaly.StopTraining`; the record's status is then `failed`.
 
     Raises:
-        UsageError: an argument is invalid.
+        UsageError: an argument is invalid; alone some only when the loop begins.
         MachineError: the record cannot be written.
     """
 
@@ -86,14 +87,6 @@ class Recorder:
                 f"{name!r} cannot be the name of a canary",
                 "use at most 64 letters, digits, '.', '_' and '-'",
             )
-        for argument, value, least in (
-            ("look_steps", look_steps, 0),
-            ("max_steps", max_steps, 1),
-        ):
-            if value is not None and value < least:
-                raise UsageError(
-                    f"Recorder({argument}={value})", f"{argument} must be at least {least}"
-                )
         check_settings(config or {})
         self._loop = Loop(
             name=name,
@@ -104,10 +97,15 @@ class Recorder:
             train_dataset=dataset,
             settings=dict(config or {}),
         )
-        profiled = None if profiler is None else check_profiler(profiler, look_steps, max_steps)
-        if stop_on is not None and stop_on not in SEVERITIES:
-            raise UsageError(f"Recorder(stop_on={stop_on!r})", f"one of {', '.join(SEVERITIES)}")
-        self._options = (Path(output_dir), look_steps, max_steps, tracker, profiled, stop_on)
+        self._given = {
+            "name": name,
+            "output_dir": str(output_dir),
+            "look_steps": look_steps,
+            "max_steps": max_steps,
+            "stop_on": stop_on,
+            **({} if profiler is None else {"profiler": {"enabled": True, **profiler}}),
+        }
+        self._tracker = tracker
         self._keeper: Keeper | None = None
         self._collector: LoopCollector | None = None
         self.folder: Path | None = None
@@ -144,7 +142,7 @@ class Recorder:
             )
         self._close_late_step(self._collector)
         if self.done:
-            self._keeper.past_end()
+            self._keeper.past_end(self._collector)
             yield Step(None)
             return
         self._collector.step_begins(batch)
@@ -191,71 +189,12 @@ class Recorder:
         found = job_keeper()
         if found is not None:
             return found
-        output_dir, look_steps, max_steps, tracker, profiled, stop_on = self._options
-        if this_rank():
-            return Keeper(max_steps)
         # Imported here, because a user's Python may lack the packages that read records.
-        from canary.training.recorder.standalone import RecordKeeper
+        from canary.training.recorder.standalone import RecordKeeper, checked
 
-        keeper = RecordKeeper(
-            self._loop.name, output_dir, look_steps, max_steps, tracker, profiled, stop_on
-        )
+        config = checked(self._given)
+        if this_rank()[0]:
+            return Keeper(config.max_steps)
+        keeper = RecordKeeper(config, self._tracker)
         self.folder = keeper.path
         return keeper
-
-
-DEFAULTS: dict[str, Any] = {
-    "enabled": True,
-    "start_step": 20,
-    "num_steps": 5,
-    "output_dir": None,
-    "record_shapes": False,
-    "profile_memory": False,
-    "with_stack": False,
-}
-
-
-def check_profiler(
-    given: Mapping[str, Any], look_steps: int, max_steps: int | None
-) -> dict[str, Any]:
-    """Return the section with its defaults.
-
-    Raises:
-        UsageError: an unknown key, a wrong value, or steps that cannot be profiled.
-    """
-    for key, value in given.items():
-        if key not in DEFAULTS:
-            raise UsageError(
-                f"Recorder(profiler=...) has no {key!r}",
-                did_you_mean(nearest(key, DEFAULTS), f"one of {', '.join(DEFAULTS)}"),
-            )
-        _check_value(key, value)
-    settings = DEFAULTS | dict(given)
-    if not settings["enabled"]:
-        return settings
-    start = settings["start_step"]
-    last = start + settings["num_steps"] - 1
-    if start <= look_steps:
-        raise UsageError(
-            f"Recorder(profiler=...) begins at step {start}, but the first {look_steps} steps "
-            "are looked at closely",
-            f"set start_step above {look_steps}, or lower look_steps",
-        )
-    if max_steps is not None and last > max_steps:
-        raise UsageError(
-            f"Recorder(profiler=...) ends at step {last}, beyond max_steps ({max_steps})",
-            "lower start_step or num_steps",
-        )
-    return settings
-
-
-def _check_value(key: str, value: Any) -> None:
-    expected = "a whole number from 1" if isinstance(DEFAULTS[key], int) else "a folder's name"
-    if isinstance(DEFAULTS[key], bool):
-        expected, fits = "True or False", isinstance(value, bool)
-    elif key == "output_dir":
-        fits = value is None or (isinstance(value, str) and bool(value))
-    else:
-        fits = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if not fits:
-        raise UsageError(f"Recorder(profiler={{{key!r}: {value!r}}})", f"{key} must be {expected}")

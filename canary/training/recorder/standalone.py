@@ -16,6 +16,8 @@ from typing import Any
 import torch
 import yaml
 
+from canary.config.load import load_values
+from canary.config.schema import CanaryConfig
 from canary.config.spans import WARMUP, WARMUP_AFTER_LOOK, warmup_steps
 from canary.machine.devices import DEVICE_ONLY
 from canary.machine.packages import imported_packages
@@ -23,7 +25,6 @@ from canary.protocol.failure import describe_failure
 from canary.protocol.job import Job, Result, disk_full
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.trainer_config import as_config
-from canary.record.alert import Severity
 from canary.record.exact import Exact
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile_folder import OFF, window_of
@@ -43,28 +44,28 @@ LOG = (
 Tracker = Callable[[int, dict[str, float]], None]
 
 
+def checked(given: Mapping[str, Any]) -> CanaryConfig:
+    """Return what a Recorder was given, as the config of a loop.
+
+    Raises:
+        ConfigError: a value that a config would not take either.
+    """
+    values = {"training_type": "exec", "command": ["loop"], **given}
+    return load_values(None, {key: (value, "Recorder") for key, value in values.items()}).config
+
+
 class RecordKeeper(RecordWriter, LaunchKeeper):
     """A run's folder and its record. The training goes on if they cannot be written."""
 
-    def __init__(
-        self,
-        name: str,
-        output_dir: Path,
-        look_steps: int,
-        max_steps: int | None,
-        tracker: Tracker | None,
-        profiler: Mapping[str, Any] | None = None,
-        stop_on: Severity | None = None,
-    ) -> None:
-        self._name = name
+    def __init__(self, config: CanaryConfig, tracker: Tracker | None) -> None:
+        self._name = config.name
         self._tracker = tracker
-        run_id = new_run_id(name, datetime.now(UTC))
-        RecordWriter.__init__(
-            self, RunFolder.create(output_dir.absolute(), run_id), name, config={}
-        )
+        run_id = new_run_id(config.name, datetime.now(UTC))
+        folder = RunFolder.create(Path(config.output_dir).absolute(), run_id)
+        RecordWriter.__init__(self, folder, config.name, config={})
         self._broken: OSError | None = None
-        self._profile = None if profiler is None else dict(profiler)
-        self._window = None if profiler is None else window_of(profiler, self.path)
+        self._profile = config.profiler.model_dump()
+        self._window = window_of(self._profile, self.path)
         scratch = str(self.folder.scratch)
         job = Job(
             launch=0,
@@ -74,10 +75,10 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
             scratch_dir=scratch,
             cache_dir=str(self.path),  # what is written there is the canary's
             rows_dir=scratch,
-            look_steps=look_steps,
-            stop_after=max_steps,
+            look_steps=config.look_steps,
+            stop_after=config.max_steps,
             profile=None if self._window is None else asdict(self._window),
-            stop_on=stop_on,
+            stop_on=config.stop_on,
         )
         launch = TrainingLaunch(job, process_started(), is_watched=False)
         launch.on_row = lambda row: self._track(row["step"], row_scalars(row))
@@ -104,7 +105,7 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
             "metrics_warmup_steps": WARMUP_AFTER_LOOK if look_steps else WARMUP,
             "output_dir": str(self.path.parent),
         }
-        if self._profile is not None:
+        if self._window is not None:
             config["profiler"] = self._profile
         self.folder.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
         self.folder.log.write_text(LOG, encoding="utf-8")

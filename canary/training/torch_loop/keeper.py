@@ -55,7 +55,6 @@ class LoopKeeper(JobKeeper):
         self.notes: list[str] = training.notes
         self._rows = rank_path(Path(job.rows_file), training.rank)
         self._rows_before = self._rows.stat().st_size if self._rows.exists() else 0
-        self.written = False
         self.seen: set[str] = set()
         """Which keys of `UNSEEN` the steps showed."""
         self._inside_backward = False
@@ -70,12 +69,6 @@ class LoopKeeper(JobKeeper):
         """The optimizers step inside backward."""
         self._inside_backward = True
 
-    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
-        """Write the result, once."""
-        if not self.written:
-            self.written = True
-            super().end(collector, error)
-
     def _result(self, collector: LoopCollector) -> Result:
         result = super()._result(collector)
         if collector.steps:
@@ -85,10 +78,6 @@ class LoopKeeper(JobKeeper):
             return replace(result, unmeasured=result.unmeasured | missing)
         hint = "give the command that trains, or use canary.Recorder in your training loop"
         return replace(result, hint=hint)
-
-    def was_cut(self) -> None:
-        """The loop goes on after the last recorded step, and is ended."""
-        self._training.was_cut()
 
     def fail(self, collector: LoopCollector, error: Exception) -> None:
         """The canary could not follow the loop: only the record says so."""
@@ -134,8 +123,7 @@ class ProcessEnd:
         self._pid = os.getpid()
         self._before = getattr(sys, "last_value", None)
         atexit.register(self._at_exit)
-        self.leave = os._exit
-        """Ends the process at once, as `os._exit` did before."""
+        self._leave = os._exit
         os._exit = self._exit
 
     def _at_exit(self) -> None:
@@ -145,7 +133,7 @@ class ProcessEnd:
     def _exit(self, status: int) -> NoReturn:
         """End the process as `os._exit` does: it calls nothing that was registered."""
         self._call(None)
-        self.leave(status)
+        self._leave(status)
 
     def _call(self, error: BaseException | None) -> None:
         ended, self._ended = self._ended, None

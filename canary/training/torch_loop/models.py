@@ -97,15 +97,6 @@ def children_of(modules: Sequence[nn.Module]) -> Iterator[nn.Module]:
                 yield child
 
 
-def time_first(model: nn.Module) -> str | None:
-    """Return the class of a module that takes `[time, batch, features]`, if all of its kind in the
-    model do: the batches of such a model may be columns."""
-    found = [one for one in model.modules() if isinstance(one, nn.RNNBase | nn.MultiheadAttention)]
-    if not found or any(one.batch_first for one in found):
-        return None
-    return type(found[0]).__name__
-
-
 def holds(model: Any, optimizer: torch.optim.Optimizer) -> bool:
     """Return whether the optimizer trains a parameter of this model."""
     held = {id(value) for value in model.parameters()}

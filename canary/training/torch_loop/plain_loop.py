@@ -13,6 +13,7 @@ import torch.distributed
 
 from canary.protocol.job import TORCH_LOOP
 from canary.training.collectors.distributed import world_size
+from canary.training.collectors.steps import summed
 from canary.training.recorder.loop import Loop
 
 UNSEEDED = 67280421310721
@@ -43,7 +44,7 @@ class PlainLoop(Loop):
     def loss_of(self, micro_losses: Sequence[float]) -> float | None:
         """Return the sum: a step applies the gradient of the sum of its losses, and a loop that
         accumulates divides each of them."""
-        return sum(micro_losses) if micro_losses else None
+        return summed(micro_losses)
 
     def why_no_batch(self, given: bool) -> str:
         """Return why no batch was seen."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,16 +14,17 @@ from torch.optim import Optimizer
 
 from canary.protocol.job import TORCH_LOOP, Job
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.attach.process import print_without_traceback, say
+from canary.training.attach.process import print_without_traceback
 from canary.training.collectors.batches import batch_sha256, hashable
 from canary.training.collectors.named import Named
+from canary.training.collectors.steps import Scalar
 from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.parameters import parameters_of
 from canary.training.launch import TrainingLaunch
-from canary.training.recorder.collector import LoopCollector, Scalar
+from canary.training.recorder.collector import LoopCollector
 from canary.training.torch_loop.batches import Made, as_tokens, fed
 from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
-from canary.training.torch_loop.models import as_one, size_of, time_first
+from canary.training.torch_loop.models import as_one, size_of
 from canary.training.torch_loop.plain_loop import (
     PlainLoop,
     autocast_dtype,
@@ -86,7 +86,7 @@ class Recording:
         """Whether the last step to record has ended."""
         self.collector.start()
         self.collector.step_begins(None)
-        self._end = ProcessEnd(self.process_ends)
+        ProcessEnd(self.process_ends)
 
     def _collecting(self, loop: PlainLoop, optimizers: Sequence[Optimizer]) -> LoopCollector:
         look = self._keeper.begin(loop)
@@ -198,15 +198,6 @@ class Recording:
         if self.collector.steps == 0:
             sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
             self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
-            self._note_columns(tensors)
-
-    def _note_columns(self, tensors: dict[str, Any]) -> None:
-        reader = None if self.model is None else time_first(self.model)
-        if reader and any(getattr(value, "ndim", 0) == 2 for value in tensors.values()):
-            self._keeper.notes.append(
-                "batch size and samples are counted in the first dimension of a batch; the model's "
-                f"{reader} has batch_first=False, so that dimension may be time"
-            )
 
     def backward_ended(self, scale: float) -> None:
         """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""
@@ -230,7 +221,7 @@ class Recording:
         """The model is used: a step whose optimizers did not all step is over, and after the last
         recorded step the loop is ended."""
         if self.is_over:
-            self._end_loop()
+            self._keeper.past_end(self.collector)
         # The first step shows which optimizers step between backwards of the primary.
         first, optimizers = not self.collector.steps, self._optimizers
         if optimizers.primary_stepped:
@@ -256,7 +247,7 @@ class Recording:
         """An optimizer of the model is about to step. `inside`: within a backward, which goes on,
         so that no moment has all gradients."""
         if self.is_over and not inside:
-            self._end_loop()
+            self._keeper.past_end(self.collector)
         self._updating = True
         if inside:
             self._stepped_inside = True
@@ -315,20 +306,6 @@ class Recording:
     def _reached_end(self) -> None:
         self.is_over = True
         self.collector.stop()
-
-    def _end_loop(self) -> None:
-        """End the process: a loop that goes on after its last recorded step cannot be asked."""
-        if not self._keeper.written:
-            self._keeper.was_cut()
-            steps = self.collector.steps
-            self._keeper.notes.append(f"the canary ended the process after step {steps}")
-            say(f"ended after step {steps}; what comes after the loop does not run")
-            self._keeper.end(self.collector, None)
-        if threading.current_thread() is not threading.main_thread():
-            for stream in filter(None, (sys.stdout, sys.stderr)):
-                stream.flush()
-            self._end.leave(0)
-        raise SystemExit(0)
 
     def process_ends(self, error: BaseException | None) -> None:
         """The process ends, perhaps by an error."""

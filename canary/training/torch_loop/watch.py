@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 from canary.protocol.failure import one_line
-from canary.protocol.job import Job
+from canary.protocol.job import JOB, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.asking.observer import EARLY
 from canary.training.attach.process import TURN, follow_parent, say
@@ -339,9 +340,9 @@ class LoopWatch:
         return batch
 
 
-def begin(taps: Taps, job: Job, started: float) -> None:
+def begin(taps: Taps, started: float) -> None:
     """Watch this process; `started` is when it began."""
-    LoopWatch(job, started).install(taps)
+    LoopWatch(Job.read(Path(os.environ[JOB])), started).install(taps)
 
 
 @dataclass(frozen=True)

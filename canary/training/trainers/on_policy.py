@@ -137,7 +137,10 @@ class OnPolicyCheck:
         """Return the logits (tokens, vocabulary) of one sequence."""
         # accelerate wraps the model's forward in autocast and keeps the original here.
         forward = getattr(self.model, "_original_forward", self.model)
-        with _eager(), _without_autocast(self.model, ids.device.type):
+        with (
+            torch.compiler.set_stance("force_eager"),
+            _without_autocast(self.model, ids.device.type),
+        ):
             logits: torch.Tensor = forward(input_ids=ids[None], use_cache=False).logits[0]
         return logits
 
@@ -179,12 +182,6 @@ def _evaluated(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes.items():
             module.training = training
-
-
-def _eager() -> contextlib.AbstractContextManager[Any]:
-    """Run compiled code in eager mode; before torch 2.6 it stays compiled."""
-    stance = getattr(torch.compiler, "set_stance", None)
-    return contextlib.nullcontext() if stance is None else stance("force_eager")
 
 
 def _without_autocast(model: Any, device: str) -> contextlib.AbstractContextManager[Any]:

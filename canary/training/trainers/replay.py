@@ -25,6 +25,7 @@ from canary.errors import InputError, RunFailed
 from canary.record import jsonio
 from canary.record.ranks import rank_path
 from canary.training.collectors.uncounted import uncounted
+from canary.training.random_states import kept_random, random_states
 from canary.training.trainers.on_policy import OnPolicyCheck, prompts_of, setting_of
 
 RECORD = "CANARY_RECORD_COMPLETIONS"
@@ -125,35 +126,20 @@ class _Stream:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._states: list[torch.Tensor] | None = None
+        self._go_on: Callable[[], None] | None = None
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Let torch draw from this stream inside; restore the process's random state afterwards."""
-        before = _states()
-        if self._states is None:
-            torch.manual_seed(self._seed)
-        else:
-            _set_states(self._states)
-        try:
-            yield
-        finally:
-            self._states = _states()
-            _set_states(before)
-
-
-def _states() -> list[torch.Tensor]:
-    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if _cuda() else ())]
-
-
-def _set_states(states: list[torch.Tensor]) -> None:
-    torch.set_rng_state(states[0])
-    if _cuda():
-        torch.cuda.set_rng_state_all(states[1:])
-
-
-def _cuda() -> bool:
-    return torch.cuda.is_available()
+        """Draw from this stream inside; restore the process's random state afterwards."""
+        with kept_random():
+            if self._go_on is None:
+                torch.manual_seed(self._seed)
+            else:
+                self._go_on()
+            try:
+                yield
+            finally:
+                self._go_on = random_states()
 
 
 def _recorded(

@@ -76,54 +76,52 @@ def test_the_record_is_complete(whole: Ended) -> None:
     assert "train_runtime" in (whole.folder / "log.txt").read_text()
 
 
-SAVES = """
-import json, torch
-torch.save({"steps": trainer.state.global_step}, "final.pt")
-json.dump({"steps": trainer.state.global_step}, open("metrics.json", "w"))
-"""
-MORE = """
-trainer.train(); print("second", trainer.state.global_step)
-from transformers import AutoModelForCausalLM as A; A.from_pretrained("nowhere")
-"""
-
-
-def test_a_training_cut_short_keeps_its_schedule_and_leaves_the_users_own_results_alone(
+def test_a_training_cut_short_ends_its_process_and_leaves_older_results_alone(
     tmp_path: Path,
 ) -> None:
-    """Standard input reaches it, and a second training is as short as the first."""
+    """Standard input reaches it, and the schedule keeps its length."""
     write_data(tmp_path)
     more = '{"save_strategy": "steps", "save_steps": 3, "save_total_limit": 1}'
     reads = "print('read', sys.stdin.read())"
-    sft_script(tmp_path, more=more, before=reads, after=SAVES)
+    after = "import torch; torch.save(trainer.state.global_step, 'final.pt')"
+    rate = (
+        "class Says(TrainerCallback):\n"
+        "    def on_log(self, args, state, control, logs=None, **kwargs):\n"
+        "        if 'loss' in logs: print('step', logs['loss'], logs['learning_rate'])\n"
+        "trainer.add_callback(Says())\n"
+    )
+    sft_script(tmp_path, more=more, before=reads + "\n" + rate, after=after)
     alone = bare(tmp_path, PYTHON, "train.py", given="hello")
     assert alone.code == 0, alone.err
-    sft_script(tmp_path, more=more, before=reads, after=SAVES + MORE)
-    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    before = {path: path.read_bytes() for path in [*files, tmp_path / "final.pt"]}
+    files = [*(tmp_path / "out" / "checkpoint-6").rglob("*"), tmp_path / "final.pt"]
+    before = {path: path.read_bytes() for path in files if path.is_file()}
     options = ("--name", "cut", "--max-steps", "4")
     cut = watched(tmp_path, PYTHON, "train.py", options=options, given="hello")
-    # It could not reload what the canary kept it from saving.
     assert cut.code == 0, cut.err
-    assert "it may have looked for files that were not saved" in cut.err
-    for word in ("losses", "rates"):
-        # Equal from the first on: the learning rate still falls towards the whole training's end.
-        shorter, longer = (side.line(word).rstrip("]") for side in (cut, alone))
-        assert longer.startswith(shorter)
-        assert len(json.loads(cut.line(word).removeprefix(f"{word} "))) == 4
+    whole, steps = (
+        [line for line in side.out.splitlines() if line.startswith("step")] for side in (alone, cut)
+    )
+    # Equal from the first on: the learning rate still falls towards the whole training's end.
+    assert steps == whole[:4]
     assert "read hello" in cut.out
-    # Both trainings print their four steps' lines, and the script its own: nothing more is said.
-    words = [line.split()[0] for line in untimed(cut.out) if not line.startswith("{")]
-    assert words == ["read", "losses", "rates", "saved", "second"]
-    assert "second 4" in cut.out
-    assert "save_model does nothing" in cut.err
-    assert "torch.save does nothing" in cut.err
-    assert {path for path in (tmp_path / "out").rglob("*") if path.is_file()} == {*files}
+    assert "losses" not in cut.out, "what comes after the training does not run"
     assert {path: path.read_bytes() for path in before} == before
     record = cut.record()
     assert record.status == "completed"
     assert len(record.stability.loss_values) == 4
-    assert any("after step 4 of 6" in note for note in record.notes)
-    assert "after step 4 of 6" in cut.err
+    assert "the canary ended the process after step 4" in record.notes
+    assert "ended after step 4; what comes after the training does not run" in cut.err
+
+
+def test_under_a_limit_no_second_training_runs(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, steps=4, after="trainer.train(); print('a later one')")
+    done = watched(tmp_path, PYTHON, "train.py", options=("--name", "cut", "--max-steps", "4"))
+    assert done.code == 0, done.err
+    assert "losses" in done.out
+    assert "a later one" not in done.out
+    assert "one training was recorded; the next one does not run" in done.err
+    assert (done.record().status, len(done.record().stability.loss_values)) == ("completed", 4)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +110,7 @@ def built(kind: type[Trainer], folder: Path) -> Any:
     return kind(model=model, args=arguments, train_dataset=ROWS)
 
 
-def watched(
-    trainer: Any, stop_after: int | None = None, on_cut: Callable[[], None] | None = None
-) -> tuple[TrainerCollector, ExactSignals, list[Any]]:
+def watched(trainer: Any) -> tuple[TrainerCollector, ExactSignals, list[Any]]:
     rows: list[Any] = []
     exact = ExactSignals(trainer, work_step=2)
     look = Look(STEPS, exact, lambda signals: None)
@@ -123,8 +120,6 @@ def watched(
         0,
         look=look,
         ends_after_look=True,
-        stop_after=stop_after,
-        on_cut=on_cut,
     )
     try:
         collector.run(trainer.train)

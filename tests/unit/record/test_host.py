@@ -20,7 +20,7 @@ from canary.record.step_row import Row
 from canary.record.types import Launch, RunRecord
 from canary.training.collectors.clock import StepClock
 from canary.training.collectors.host import LEAST_S, HostMeter
-from canary.training.collectors.steps import EndedSteps
+from canary.training.collectors.steps import EndedSteps, RunningStep, summed
 from canary.training.look import Look
 
 
@@ -132,10 +132,10 @@ def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they
         subprocess.run([sys.executable, "-c", SPENDS.format(0.3, 0)], check=True)
         while running.poll() is None and sum_of_children(steps) < 0.6:
             time.sleep(0.01)
-        steps.close({"step": 1}, {}, lambda row, values: None)
-        steps.close({"step": 2}, {}, lambda row, values: None)
+        steps.close(0, 1, RunningStep(), summed)
+        steps.close(0, 2, RunningStep(), summed)
         running.kill()
-    steps.close({"step": 3}, {}, lambda row, values: None)
+    steps.close(0, 3, RunningStep(), summed)
     assert rows[0]["cpu_s"] - sum(rows[0]["phases_cpu"].values()) == pytest.approx(0.6, abs=0.2)
     assert rows[1]["cpu_s"] < 0.1
     assert 0.0 <= rows[2]["cpu_s"] < 0.1, "what was counted while it ran is not counted again"

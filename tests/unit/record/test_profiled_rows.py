@@ -13,10 +13,10 @@ from canary.errors import MachineError
 from canary.record.profile import OPERATORS, SCHEMA_VERSION, Window
 from canary.record.profile_folder import keep_profile, window_of
 from canary.record.summary import summarise
-from canary.training.recorder.recorder import DEFAULTS
 from tests.unit.record.test_summary import record, row
 
 MB = 2**20
+DEFAULTS = ProfilerConfig(enabled=True).model_dump()
 
 
 def with_window(first: int, last: int, steps: int = 60, **changes: Any) -> list[Any]:
@@ -65,10 +65,6 @@ def window(folder: Path, **changes: Any) -> Window:
     found = window_of({**DEFAULTS, **changes}, folder)
     assert found is not None
     return found
-
-
-def test_the_recorders_section_is_that_of_a_config() -> None:
-    assert {**ProfilerConfig().model_dump(), "enabled": True} == DEFAULTS
 
 
 def test_the_trace_lies_in_the_run_or_where_it_is_wanted(tmp_path: Path) -> None:

@@ -128,7 +128,6 @@ def test_a_stub_is_passed_over_for_the_real_class(monkeypatch: pytest.MonkeyPatc
     _place(monkeypatch, "trl.experimental", None)
     _place(monkeypatch, "trl.experimental.xyz", _Trainer)
     assert adapt.offered("XYZ") == (Bare, _Trainer)
-    assert adapt.trainer_class("XYZTrainer") is _Trainer
 
 
 def test_a_trainer_that_is_nowhere_is_said_to_be_not_offered(

@@ -100,22 +100,24 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path) -> None
     ("arguments", "words"),
     [
         ({"name": "a loop"}, "'a loop' cannot be the name"),
+        ({"look_steps": -1}, "look_steps in Recorder: input should be greater than or equal to 0"),
+        ({"stop_on": "fatal"}, "stop_on in Recorder: input should be"),
         ({"probe_steps": 4}, "Recorder(probe_steps=...): unknown argument (write `look_steps`"),
         ({"max_step": 4}, "unknown argument (did you mean 'max_steps'?)"),
         ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
         ({"optimizer": 3}, "takes torch optimizers, got int"),
         ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),
-        ({"profiler": {"start": 3}}, "has no 'start' (did you mean 'start_step'?)"),
-        ({"profiler": {"start_step": 12}}, "the first 12 steps are looked at closely"),
+        ({"profiler": {"start": 3}}, "did you mean 'profiler.start_step'?"),
+        ({"profiler": {"start_step": 12}}, "(12) is in the look, the first 12 steps"),
         (
             {"profiler": {"start_step": 19, "num_steps": 3}, "max_steps": 20},
-            "ends at step 21, beyond max_steps (20)",
+            "ends at step 21, after max_steps (20)",
         ),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=r".") as caught:
-        Recorder(**{"name": "loop"} | arguments)
+        Recorder(**{"name": "loop"} | arguments).__enter__()
     assert words in str(caught.value)
 
 

@@ -96,20 +96,6 @@ def test_a_score_that_is_no_number_is_not_taken_for_an_abstention(tokenizer: Any
     assert str(scores.tolist()) == "[3.0, nan, 2.0]"
 
 
-@pytest.mark.parametrize(("answer", "words"), [([0.5], "1 rewards"), (0.5, "returned 0.5")])
-def test_as_many_rewards_as_completions_are_asked_for(
-    tokenizer: Any, answer: Any, words: str
-) -> None:
-    """One reward alone would be the first completion's, and no error."""
-
-    def shortened(completions: Any, **_: Any) -> Any:
-        return answer
-
-    with pytest.raises(InputError, match=words) as told:
-        RewardFunctions([shortened]).score(samples_of(tokenizer))
-    assert "'shortened'" in str(told.value)
-
-
 def test_functions_are_called_as_trl_calls_them(tokenizer: Any) -> None:
     seen: dict[str, Any] = {}
 

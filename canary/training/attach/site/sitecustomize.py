@@ -47,43 +47,52 @@ class Finder:
         return spec
 
 
-def trainer_loaded(module: ModuleType) -> None:
-    """Attach the canary to `transformers.trainer`."""
+def guarded(call: Callable[..., None]) -> Callable[..., None]:
+    """Leave a mark if it fails, and let the user's import go on: their Python may lack anything."""
+
+    def called(*args: object) -> None:
+        try:
+            call(*args)
+        except Exception as error:  # noqa: BLE001 - another version may lack anything
+            mark("broken", f"{type(error).__name__}: {error}")
+
+    return called
+
+
+def can_attach(name: str) -> bool:
+    """Whether the canary is at hand here and has a job; `name` is the mark of how far it came."""
     foreign = foreign_canary()
     if foreign is not None:
         mark("foreign", foreign)
-    elif os.path.exists(os.environ["_RLHF_CANARY_JOB"]):  # noqa: PTH110
-        attach(module)
+        return False
+    if not os.path.exists(os.environ["_RLHF_CANARY_JOB"]):  # noqa: PTH110
+        return False
+    mark(name)
+    load_canary()
+    return True
 
 
-def attach(module: ModuleType) -> None:
-    """Hook the trainer. If that fails, leave a mark and let the user's import go on."""
-    mark("hooked")
-    try:
-        load_canary()
+@guarded
+def trainer_loaded(module: ModuleType) -> None:
+    """Attach the canary to `transformers.trainer`."""
+    if can_attach("hooked"):
         from canary.training.attach.watch import hook
 
         hook(module, STARTED)
-    except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
-        mark("broken", f"{type(error).__name__}: {error}")
 
 
+@guarded
 def torch_loaded(module: ModuleType) -> None:
     """Wait for the first optimizer of this process."""
     mark("torch")
-    try:
-        load_alone("training/collectors/loads").LOADS.begin(module)
-        load_alone("training/attach/taps").begin(module, optimizer_made, backwards_alone)
-    except Exception as error:  # noqa: BLE001 - another torch may lack anything
-        mark("broken", f"{type(error).__name__}: {error}")
+    load_alone("training/collectors/loads").LOADS.begin(module)
+    load_alone("training/attach/taps").Taps(optimizer_made, backwards_alone).install(module)
 
 
+@guarded
 def models_loaded(module: ModuleType) -> None:
     """Note embeddings that get more rows."""
-    try:
-        load_alone("training/collectors/loads").LOADS.transformers_loaded(module)
-    except Exception as error:  # noqa: BLE001 - another transformers may lack anything
-        mark("broken", f"{type(error).__name__}: {error}")
+    load_alone("training/collectors/loads").LOADS.transformers_loaded(module)
 
 
 def backwards_alone(count: str) -> None:
@@ -91,26 +100,19 @@ def backwards_alone(count: str) -> None:
     mark("backward", count)
 
 
+@guarded
 def optimizer_made(taps: object) -> None:
-    """Attach the canary to the loops of this process. If that fails, leave a mark."""
-    foreign = foreign_canary()
-    if foreign is not None:
-        mark("foreign", foreign)
-        return
-    job_file = os.environ["_RLHF_CANARY_JOB"]
-    if not os.path.exists(job_file):  # noqa: PTH110
-        return
-    mark("optimizer")
-    try:
-        load_canary()
-        from pathlib import Path
-
-        from canary.protocol.job import Job
+    """Attach the canary to the loops of this process."""
+    if can_attach("optimizer"):
         from canary.training.torch_loop.watch import begin
 
-        begin(taps, Job.read(Path(job_file)), STARTED)  # type: ignore[arg-type]
-    except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
-        mark("broken", f"{type(error).__name__}: {error}")
+        begin(taps, STARTED)  # type: ignore[arg-type]
+
+
+@guarded
+def code_runs() -> None:
+    """Note the user's code that runs from here on."""
+    load_alone("training/collectors/ran").RAN.begin(os.environ.get("_RLHF_CANARY_MARKS"))
 
 
 def load_alone(module_path: str) -> ModuleType:
@@ -180,10 +182,7 @@ def begin() -> None:
             "transformers.modeling_utils": models_loaded,
         }
         sys.meta_path.insert(0, Finder(wanted))
-        try:
-            load_alone("training/collectors/ran").RAN.begin(os.environ.get("_RLHF_CANARY_MARKS"))
-        except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
-            mark("broken", f"{type(error).__name__}: {error}")
+        code_runs()
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from canary.errors import InputError
 from canary.training.trainers.ppo.reward_model import load_reward_model
 from canary.training.trainers.rewards import rewards_for
 
@@ -90,10 +89,7 @@ class RewardFunctions:
         self._noted = False
 
     def score(self, samples: Samples) -> torch.Tensor:
-        """Return the sum of the functions' rewards, float32 (rows,).
-
-        Raises InputError if a function returns the wrong number of rewards.
-        """
+        """Return the sum of the functions' rewards, float32 (rows,)."""
         names = (name for name in samples.rows[0] if name != "prompt")
         arguments = {
             **{name: [row[name] for row in samples.rows] for name in names},
@@ -119,18 +115,9 @@ class RewardFunctions:
 
 
 def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> list[float | None]:
+    """Return a reward, or None, for each completion: `NamedReward` has checked them."""
     answer = function(**arguments)
-    answer = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
-    found = list(answer) if isinstance(answer, Iterable) else [answer]
-    wanted = len(arguments["completions"])
-    if len(found) != wanted or not isinstance(answer, Iterable):
-        name = getattr(function, "__name__", type(function).__name__)
-        given = f"{len(found)} rewards" if isinstance(answer, Iterable) else repr(answer)
-        raise InputError(
-            f"reward function '{name}' returned {given} for {wanted} completions",
-            "return a list with one number, or None, per completion",
-        )
-    return found
+    return list(asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer)
 
 
 async def _awaited(answer: Any) -> Any:

@@ -17,7 +17,6 @@ import torch
 from transformers import Trainer, TrainerControl, TrainerState
 from transformers.trainer_utils import TrainOutput, set_seed
 
-from canary.training import adapt
 from canary.training.loops.train_override import Unwatched
 from canary.training.trainers.ppo import objective
 from canary.training.trainers.ppo.figures import Figures, moments_of_ranks, rollout_metrics
@@ -126,7 +125,7 @@ class PPOTrainer(Trainer):
         self.model_wrapped, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
         self.state.global_step = 0
         self.state.max_steps = arguments.max_steps
-        adapt.count_steps(self.state, arguments)
+        self.state.compute_steps(arguments, arguments.max_steps)
         self.is_in_train = True
         handler = self.callback_handler
         handler.model, handler.optimizer = self.model, self.optimizer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
@@ -13,7 +12,6 @@ from canary.training.torch_loop.models import (
     holds,
     outermost_modules,
     size_of,
-    time_first,
     without_wrappers,
 )
 
@@ -56,16 +54,3 @@ def test_several_modules_count_as_one_model() -> None:
     ]
     assert as_one([one]) is one
     assert as_one([]) is None
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        (nn.LSTM(2, 2), "LSTM"),
-        (nn.TransformerEncoderLayer(4, 2, 4), "MultiheadAttention"),
-        (nn.GRU(2, 2, batch_first=True), None),
-    ],
-)
-def test_a_model_that_reads_time_first_is_known(module: nn.Module, name: str | None) -> None:
-    assert time_first(nn.Sequential(nn.Linear(2, 2), module)) == name
-    assert time_first(nn.Sequential(module, nn.GRU(2, 2, batch_first=True))) is None

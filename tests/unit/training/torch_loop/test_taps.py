@@ -11,7 +11,8 @@ import torch
 from canary.training.attach import taps
 original = torch.autograd.backward
 found = []
-taps.begin(torch, lambda _: found.append("optimizer"), lambda count: print("backward", count))
+told = lambda _: found.append("optimizer"), lambda count: print("backward", count)
+taps.Taps(*told).install(torch)
 value = torch.ones(1, requires_grad=True)
 for step in range(3):
     {before}
