@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 73_800,
-    "lines of tests": 64_600,
+    "lines of canary": 73_020,
+    "lines of tests": 64_500,
     "lines of bench": 20_050,
     "lines of tools": 1_600,
     "lines of canary/anomaly": 50,
@@ -29,7 +29,7 @@ LIMITS = {
     "lines of canary/imports": 3_290,
     "lines of canary/inputs": 820,
     "lines of canary/ladder": 1_980,
-    "lines of canary/machine": 1_100,
+    "lines of canary/machine": 1_070,
     "lines of canary/matrix": 2_420,
     "lines of canary/protocol": 900,
     "lines of canary/pytest_plugin": 750,
