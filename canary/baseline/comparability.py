@@ -155,7 +155,8 @@ def mismatch(baseline: RunRecord, current: RunRecord) -> str:
         return _other_source(baseline, current)
     was, now = (r.config.get("training_type") for r in (baseline, current))
     # A command that failed before it trained has not told its trainer.
-    unknown = any(r.status != "completed" and _is_command(r) for r in (baseline, current))
+    commands = [r for r in (baseline, current) if r.config.get("training_type") == "exec"]
+    unknown = any(r.status != "completed" for r in commands)
     if was != now and not unknown:
         return (
             f"two trainers: the baseline ran {was}, the current side {now}; compare runs of one "
@@ -194,10 +195,6 @@ def _other_source(baseline: RunRecord, current: RunRecord) -> str:
     known = all(record.env.get("device") for record in (baseline, current))
     other = known and machine_of(baseline) != machine_of(current)
     return _two_machines(baseline, current) if other else ""
-
-
-def _is_command(record: RunRecord) -> bool:
-    return bool(record.config.get("training_type") == "exec")
 
 
 def _other_machine(baseline: RunRecord, current: RunRecord) -> bool:

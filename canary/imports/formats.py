@@ -109,10 +109,6 @@ def files_to_read(
     return FORMATS[first], _one_run(FORMATS[first], fitting[first], telling, source)
 
 
-def _below(folder: str, other: str) -> bool:
-    return folder.startswith(f"{other}/" if other else "")
-
-
 def _one_run(form: Format, files: list[Found], telling: Telling, source: str) -> list[Found]:
     """Return the files of the only run.
 
@@ -120,7 +116,8 @@ def _one_run(form: Format, files: list[Found], telling: Telling, source: str) ->
         InputError: there are several.
     """
     runs = sorted({one.folder if form.one_run == "folder" else one.name for one in files})
-    if form.one_run == "folder" and all(_below(run, runs[0]) for run in runs[1:]):
+    below = f"{runs[0]}/" if runs[0] else ""
+    if form.one_run == "folder" and all(run.startswith(below) for run in runs[1:]):
         for run in runs[1:]:  # TensorBoard's writers keep hyperparameters there
             telling.tell("the folder below the run's was not read", run)
         return [one for one in files if one.folder == runs[0]]

@@ -67,14 +67,12 @@ class Source(Section):
 
 def curve_of(rows: Iterable[Row], name: str) -> Curve:
     """Return one launch's curve of a metric; empty if no row has it."""
-    found = [(row["step"], _value(row, name)) for row in rows]
+    key = ROW_METRICS.get(name)
+    found = [
+        (row["step"], row.get("rl", {}).get(name) if key is None else row.get(key)) for row in rows
+    ]
     known = [(step, float(number(value))) for step, value in found if value is not None]
     return Curve(steps=[step for step, _ in known], values=[value for _, value in known])
-
-
-def _value(row: Row, name: str) -> Any:
-    key = ROW_METRICS.get(name)
-    return row.get("rl", {}).get(name) if key is None else row.get(key)
 
 
 def curves_of(rows: Sequence[Row], names: Iterable[str]) -> dict[str, Curve]:

@@ -18,6 +18,7 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     """Return the section from all launches' rows after warm-up."""
     on_host = [row["host"] for row in rows if row.get("host")]
     delay, waiting, others = _thread_shares(rows)
+    cores, percent = record.env.get("cpu_usable"), record.perf.cpu_utilization_avg
     held = _mean(launch.host.get("gil_held") for launch in record.launches)
     return Host(
         gil_contention=_least(held, waiting, others),
@@ -29,7 +30,7 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
             sum(row["phases_cpu"].values()) for row in rows if row.get("phases_cpu")
         ),
         main_cpu_seconds_per_step=_mean(host["own_cpu_s"] for host in on_host),
-        cpu_utilization_of_cores=_of_cores(record),
+        cpu_utilization_of_cores=percent / cores if cores and percent is not None else None,
     )
 
 
@@ -90,8 +91,3 @@ def _least(*values: float | None) -> float | None:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
-
-
-def _of_cores(record: RunRecord) -> float | None:
-    cores, percent = record.env.get("cpu_usable"), record.perf.cpu_utilization_avg
-    return percent / cores if cores and percent is not None else None

@@ -271,16 +271,12 @@ def copied_bytes(lines: Iterable[str]) -> int | None:
     copying = False
     for line in lines:
         if '"name":' in line:
-            copying = '"name": "Mem' in line and HOST_COPY.match(_name_in(line)) is not None
+            named = re.search(r'"name": "(Mem[^"]*)"', line)
+            copying = named is not None and HOST_COPY.match(named[1]) is not None
         if copying and (found := re.search(r'"bytes":\s*(\d+)', line)):
             total = (total or 0) + int(found[1])
             copying = False
     return total
-
-
-def _name_in(line: str) -> str:
-    found = re.search(r'"name": "([^"]*)"', line)
-    return found[1] if found else ""
 
 
 def read_profile(folder: Path) -> Mapping[str, Any] | None:

@@ -118,7 +118,11 @@ def _lines(table: Sequence[Cells], width: int | None) -> list[str]:
 def headline(found: HistoryTrends) -> str:
     """Return what got worse and holds, in one line."""
     open_ = [series for series in found.series if _open(series)]
-    waiting = [series for series in found.series if _waiting(series)]
+    waiting = [
+        series
+        for series in found.series
+        if any(one.worse and one.standing == "waiting" for one in series.changes)
+    ]
     if open_:
         return f"{listed([series.title for series in open_])} got worse"
     if waiting:
@@ -137,10 +141,6 @@ def listed(names: Sequence[str]) -> str:
 
 def _open(series: Series) -> list[ChangePoint]:
     return [one for one in series.changes if one.worse and one.standing == "confirmed"]
-
-
-def _waiting(series: Series) -> bool:
-    return any(one.worse and one.standing == "waiting" for one in series.changes)
 
 
 def _view(found: HistoryTrends, count: Count) -> DrawerView:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from canary.compare.report import Place
 from canary.record import jsonio
-from canary.report.charts.chart import Cell, Chart
+from canary.report.charts.chart import Chart
 from canary.report.escape import on_lines
 from canary.report.html import asset, filled, source_of
 from canary.report.numbers import amount
@@ -131,14 +131,13 @@ def shown_chart(chart: Chart, prefix: str = "") -> ShownChart:
         title,
         finding,
         tuple(columns),
-        tuple(tuple(map(_cell, row)) for row in chart.rows),
+        tuple(
+            tuple("" if value is None else str(on_lines(amount(value))) for value in row)
+            for row in chart.rows
+        ),
         Markup(drawn),
         Markup(_in_script(numbers)),
     )
-
-
-def _cell(value: Cell) -> str:
-    return "" if value is None else str(on_lines(amount(value)))
 
 
 def _in_script(value: object) -> str:

@@ -100,18 +100,13 @@ def _when(fact: MachineChange) -> str:
 
 def _evidence(change: ChangePoint) -> str:
     if change.standing == "waiting":
-        only, shows = counted(change.runs_after, "run"), _s(change.runs_after)
-        needed = NUMBERS[LEAST_AFTER]
-        return f"not confirmed: only {only} show{shows} it, {needed} are needed"
+        only, s = counted(change.runs_after, "run"), "s" * (change.runs_after == 1)
+        return f"not confirmed: only {only} show{s} it, {NUMBERS[LEAST_AFTER]} are needed"
     if change.standing == "accepted":
         return "accepted by a person"
     if change.standing == "returned":
         return "and the level returned later"
     return f"confirmed by {counted(change.runs_after, 'run')}"
-
-
-def _s(count: int) -> str:
-    return "s" if count == 1 else ""
 
 
 def counted(count: int, what: str) -> str:

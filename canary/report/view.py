@@ -172,7 +172,7 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
         config=_changes(found.config_changes),
         environment=_changes(found.environment_changes),
         notes=found.notes,
-        noise=_noise(found.checks),
+        noise=next((check.noise for check in found.checks if check.noise), ""),
         hint=hint,
     )
 
@@ -367,7 +367,3 @@ def _changes(changes: Sequence[KeyChange]) -> tuple[tuple[str, str, str], ...]:
 
 def _value(value: Any) -> str:
     return cut("not set" if value is None else str(value), LONGEST_VALUE)
-
-
-def _noise(checks: Sequence[Check]) -> str:
-    return next((check.noise for check in checks if check.noise), "")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from canary.config.schema import CanaryConfig
 from canary.errors import UsageError
-from canary.machine.program import TRAINING_STACK
+
+TRAINING_STACK = ("torch", "transformers", "trl", "peft", "datasets", "accelerate")
 
 
 def require_training_stack(packages: Sequence[str] = TRAINING_STACK) -> None:

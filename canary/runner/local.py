@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from canary.machine.program import hidden_module, module
+from canary.machine.program import module
 from canary.protocol.job import EXIT_DISK_FULL, PARENT, Job, Listener, Result, disk_full, unwritten
 from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
@@ -23,8 +23,6 @@ from canary.runner.processes import RankProcesses
 from canary.runner.warm import Child, warm_child, without_warm_start
 
 POLL_S = 0.05
-LAST_CHARACTERS = 4000
-"""Of what a failed training printed."""
 GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 
@@ -92,16 +90,7 @@ class LocalRunner:
             listener.step_ended(row)
         if timed_out:
             return self._timed_out(job, time.monotonic() - started, watch)
-        result = _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
-        if result.status != "failed":
-            return result
-        said = f"{result.reason}\n{watch.printed()[-LAST_CHARACTERS:]}"
-        return replace(result, hint=hidden_module(said, self._folders()) or result.hint)
-
-    def _folders(self) -> list[Path]:
-        """Return the user's folders that come before Python's own."""
-        named = self._environment.get("PYTHONPATH", "")
-        return [Path(entry) for entry in named.split(os.pathsep)] if named else []
+        return _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:

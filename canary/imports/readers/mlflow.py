@@ -158,8 +158,8 @@ def _of_store(file: Found, telling: Telling, run: str | None, since: float) -> I
             if not isinstance(value, int | float) or not isinstance(step, int | float):
                 telling.tell(f"`{shortened(key)}` has a value that is not a number", file.name)
                 continue
-            number = math.nan if is_nan else _widened(float(value))
-            yield Entry(step, {str(key): number}, _seconds(written))
+            number = math.copysign(math.inf, value) if abs(value) >= LARGEST_FLOAT else float(value)
+            yield Entry(step, {str(key): math.nan if is_nan else number}, _seconds(written))
 
 
 def _tell_status(status: object, telling: Telling, file: str) -> None:
@@ -168,10 +168,6 @@ def _tell_status(status: object, telling: Telling, file: str) -> None:
         telling.fail(f"MLflow has the status {word}")
     elif word != FINISHED:
         telling.tell(f"the run did not finish: its status is {shortened(word)}", file)
-
-
-def _widened(value: float) -> float:
-    return math.copysign(math.inf, value) if abs(value) >= LARGEST_FLOAT else value
 
 
 def _seconds(written: object) -> float | None:

@@ -142,11 +142,6 @@ class CommandRunner(LocalRunner):
         self._look_over = job.exact and watch.complete()
         return self._look_over
 
-    def _folders(self) -> list[Path]:
-        """Return also those of the command: the working folder, and the folder of its script."""
-        scripts = [Path(word).parent for word in self._command if word.endswith(".py")]
-        return [*super()._folders(), Path(), *scripts]
-
     def _tidy(self, child: Child) -> None:
         """End a command that still runs, with all that it started. After the look it is killed at
         once: no handler runs. A command that ended keeps its background processes."""
