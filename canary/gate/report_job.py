@@ -159,7 +159,7 @@ def concluded(target: Target) -> int:
     except CanaryError as problem:
         judged = errors_of(target.settings, str(problem).rstrip("."))
     judged = [_with_note(one, asked.note) for one in _named_apart(judged)]
-    if asked.acceptance is not None and asked.acceptance.by_hand:
+    if asked.acceptance is not None and asked.acceptance.words:
         judged = [_by_hand(one, asked.acceptance) for one in judged]
     said = _say(target, judged, wanted)
     stored = True
@@ -318,7 +318,7 @@ def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:
         job.line(f"{one.canary}: {one.comparison.first_line}")
     job.set_outputs(
         {
-            "verdict": decides.verdict,
+            "verdict": decides.comparison.verdict,
             "report-path": str(settings.report),
             "record-path": str(settings.records),
             "comment-url": said.comment_url,
@@ -372,7 +372,7 @@ def _context(target: Target, judged: Answer, acceptance: Acceptance | None) -> C
     """Return what is stored beside the record. A label accepts only a change; a reason given by
     hand begins a new period with any verdict."""
     accepted, found = None, judged.comparison
-    if acceptance is not None and (found.accepted or acceptance.by_hand):
+    if acceptance is not None and (found.accepted or acceptance.words):
         accepted = Accepted(
             by=acceptance.by,
             label=acceptance.label,

@@ -40,11 +40,6 @@ class Acceptance:
     """Reason given to a dispatched run; empty for a label."""
 
     @property
-    def by_hand(self) -> bool:
-        """Whether someone dispatched a run with a reason instead of setting a label."""
-        return bool(self.words)
-
-    @property
     def reason(self) -> str:
         """The reason shown with the verdict."""
         if self.words:

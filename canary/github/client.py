@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import urljoin, urlsplit
 
 import requests
 from github import Auth, Github, GithubRetry
@@ -120,7 +119,8 @@ class Hub:
         except requests.RequestException as error:
             raise MachineError(f"{what}: {unanswered(error)}", hint_of(error)) from error
         except UNFIT as error:
-            raise _unfit(what) from error
+            said = f"{what}: GitHub answered with unexpected JSON"
+            raise MachineError(said, ODD) from error
 
     def _again(self, get: Callable[[], Written]) -> Written:
         """Read, and retry if HTML came back, which PyGithub does not treat as an error."""
@@ -216,10 +216,6 @@ def hint_of(error: requests.RequestException) -> str:
     return ODD if isinstance(error, NotGithubs) else AGAIN
 
 
-def _unfit(what: str) -> MachineError:
-    return MachineError(f"{what}: GitHub answered with unexpected JSON", ODD)
-
-
 def connect(
     token: Token,
     api_url: str,
@@ -255,18 +251,15 @@ def connect(
         seconds_between_requests=0.0,
         seconds_between_writes=seconds_between_writes,
     )
-    only_github(github, api_url.rstrip("/"))
+    only_github(github)
     return Hub(github, token, sleep, clock, patience_s)
 
 
-MOST_REDIRECTS = 3
 EMPTY = (202, 204, 205, 304)
 """Statuses whose answer may have no body."""
 REDIRECTS = (301, 302, 303, 307, 308)
 ODD = "run the job again; if it fails twice, check the proxy and GITHUB_API_URL"
 """Remedy for an answer that is not GitHub's."""
-ANY_METHOD = (307, 308)
-"""Redirects that keep method and body; the others are followed only for reads."""
 
 
 class NotGithubs(requests.RequestException):
@@ -274,7 +267,10 @@ class NotGithubs(requests.RequestException):
 
 
 class Redirected(NotGithubs):
-    """A redirect that is not followed."""
+    """A redirect, which is not followed: the token goes nowhere else."""
+
+    def __init__(self) -> None:
+        super().__init__("GitHub redirects to another address")
 
 
 def page(status: int) -> str:
@@ -282,40 +278,23 @@ def page(status: int) -> str:
     return f"GitHub answered {status} with a page that is not JSON"
 
 
-def only_github(github: Github, api_url: str) -> None:
-    """Make a client raise `NotGithubs` for answers that are not from GitHub's API.
-
-    It follows redirects only at the API's address, so that the token goes nowhere else.
-    """
+def only_github(github: Github) -> None:
+    """Make a client raise `NotGithubs` for answers that are not from GitHub's API."""
     requester = github.requester
     ask = requester.requestJson
 
     def asked(verb: str, url: str, *values: Any, **named: Any) -> tuple[int, dict[str, Any], str]:
-        named["follow_302_redirect"] = False  # The loop below follows redirects.
-        for _ in range(MOST_REDIRECTS):
-            try:
-                status, headers, body = ask(verb, url, *values, **named)
-            except RuntimeError as error:  # PyGithub raises it for a 301 to another host.
-                raise Redirected("GitHub redirects to another address") from error
-            if status not in REDIRECTS:
-                _check(status, body)
-                return status, headers, body
-            url = _followed(api_url, verb, status, headers.get("location", ""))
-            values = (None, *values[1:])  # The new address contains the parameters.
-        raise Redirected("GitHub redirects too often")
+        named["follow_302_redirect"] = False
+        try:
+            status, headers, body = ask(verb, url, *values, **named)
+        except RuntimeError as error:  # PyGithub raises it for a 301 to another host.
+            raise Redirected from error
+        if status in REDIRECTS:
+            raise Redirected
+        _check(status, body)
+        return status, headers, body
 
     requester.requestJson = asked  # type: ignore[method-assign]  # All its objects use it.
-
-
-def _followed(api_url: str, verb: str, status: int, location: str) -> str:
-    """Return a redirect's address if it is on the API's host."""
-    there = urljoin(f"{api_url}/", location)
-    api, other = urlsplit(api_url), urlsplit(there)
-    if not location or (api.scheme, api.netloc) != (other.scheme, other.netloc):
-        raise Redirected("GitHub redirects to another address")
-    if verb != "GET" and status not in ANY_METHOD:
-        raise Redirected(f"GitHub redirects a write request ({status})")
-    return there
 
 
 def _check(status: int, body: str) -> None:

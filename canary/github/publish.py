@@ -13,7 +13,7 @@ from canary.github.client import Hub, Refused
 from canary.github.comment import comment_of, says_the_same, sections_of
 from canary.github.status import PENDING, Answer, Source, status_of
 from canary.github.statuses import CONTEXT, set_status
-from canary.github.sticky import comment_author, last_comment, write_comment
+from canary.github.sticky import comment_author, find_all, write_comment
 from canary.github.workflow import Job
 
 IN_SUMMARY = "; see the step summary for the full answer"
@@ -89,9 +89,10 @@ def publish(
             nonlocal comment_url
             login = comment_author(hub)
             if channels.comment == "changes":
-                last = last_comment(hub, repository, pull_request, login)
-                if last is not None and says_the_same(last.body, sections):
-                    comment_url = last.html_url
+                pull = hub.read(f"#{pull_request}", lambda: repository.get_pull(pull_request))
+                ours = hub.read(f"the comment on #{pull_request}", lambda: find_all(pull, login))
+                if ours and says_the_same(ours[0].body, sections):
+                    comment_url = ours[0].html_url
                     return "the comment was not changed: it says the same of an earlier commit"
             sticky = write_comment(hub, repository, pull_request, sections, login, channels.jobs)
             comment_url = sticky.url

@@ -158,11 +158,6 @@ class Answer:
                 return evidence.path, evidence.line
         return None
 
-    @property
-    def verdict(self) -> str:
-        """The comparison's verdict."""
-        return self.comparison.verdict
-
 
 def worst(answers: Sequence[Answer], strict: bool) -> Answer:
     """Return the answer that decides for all; answers that block come first."""

@@ -9,7 +9,7 @@ several comments of ours, the oldest takes the sections of the others.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -60,17 +60,6 @@ def find_all(pull: PullRequest, login: str) -> list[IssueComment]:
     return sorted(found, key=lambda comment: comment.id)
 
 
-def last_comment(hub: Hub, repository: Repository, number: int, login: str) -> IssueComment | None:
-    """Return our comment on a pull request; None if there is none.
-
-    Raises:
-        Refused: the token may not read it.
-        MachineError: GitHub fails.
-    """
-    pull = hub.read(f"#{number}", lambda: repository.get_pull(number))
-    return next(iter(hub.read(f"the comment on #{number}", lambda: find_all(pull, login))), None)
-
-
 def _plain(body: str) -> str:
     """Return a comment's text with the line breaks that we wrote."""
     return body.replace("\r\n", "\n")
@@ -94,15 +83,21 @@ def write_comment(
     """
     what, url = f"the comment on #{number}", ""
     sha, keys = sections[0].sha, {one.key for one in sections}
+
+    def ours() -> list[IssueComment]:
+        return hub.read(what, lambda: find_all(pull, login))
+
+    def put() -> IssueComment:
+        return _put(pull, ours(), sections)  # Others may have written: each try reads again.
+
     for _ in range(ROUNDS):
         pull = hub.read(what, lambda: repository.get_pull(number))
         if pull.head.sha != sha:
             newer = f"#{number} now has {pull.head.sha[:9]}, whose run will write it"
             return Sticky("", f"the comment was not changed: {newer}")
-        ours = _Ours(hub, what, pull, login, sections)
-        found = ours.all()
+        found = ours()
         try:
-            comment = hub.write(what, lambda: None, ours.put)
+            comment = hub.write(what, lambda: None, put)
         except Refused as refused:
             if refused.status == 404 and found:
                 continue  # Another job removed it as a duplicate.
@@ -111,60 +106,46 @@ def write_comment(
             note = "the comment was not changed: a later run has already written it"
             return Sticky(comment.html_url, note)
         url = comment.html_url
-        ours.remove_later(comment)
+        for second in ours()[1:]:
+            theirs = [one for one in parse(second.body) if one.sha == sha]
+            if has_sections(comment.body, theirs):
+                with suppress(Refused):  # Another job may have deleted it.
+                    hub.write(what, lambda: None, second.delete)
         if comment.user.login != login:
             login = comment.user.login  # Learned from our comment if the token may not ask.
             continue
         there = [one.key for written in (*found, comment) for one in parse(written.body)]
-        if ours.stays(alone=jobs == 1 and keys.issuperset(there)):
+        if _stays(hub, ours, sections, alone=jobs == 1 and keys.issuperset(there)):
             return Sticky(url)
     note = "other jobs kept overwriting the comment; see the step summary for the full answer"
     return Sticky(url, note)
 
 
-@dataclass(frozen=True)
-class _Ours:
-    """Our comments on a pull request, and the sections that this job writes."""
-
-    hub: Hub
-    what: str
-    pull: PullRequest
-    login: str
-    sections: Sequence[Section]
-
-    def all(self) -> list[IssueComment]:
-        """Return them, the oldest first."""
-        return self.hub.read(self.what, lambda: find_all(self.pull, self.login))
-
-    def put(self) -> IssueComment:
-        """Write the sections. Read again before each try, because others may have written."""
-        found = self.all()
-        together = merged([one.body for one in found], self.sections)
-        if together is None:
-            return found[0]
-        body = MARKER + comment_of(together)
-        if not found:
-            return self.pull.create_issue_comment(body)
-        if _plain(found[0].body) != body:
-            found[0].edit(body)
+def _put(
+    pull: PullRequest, found: Sequence[IssueComment], sections: Sequence[Section]
+) -> IssueComment:
+    """Write the sections into the oldest of our comments, or into a new one."""
+    together = merged([one.body for one in found], sections)
+    if together is None:
         return found[0]
+    body = MARKER + comment_of(together)
+    if not found:
+        return pull.create_issue_comment(body)
+    if _plain(found[0].body) != body:
+        found[0].edit(body)
+    return found[0]
 
-    def remove_later(self, comment: IssueComment) -> None:
-        """Remove the later ones whose sections the oldest has taken."""
-        for second in self.all()[1:]:
-            theirs = [one for one in parse(second.body) if one.sha == self.sections[0].sha]
-            if has_sections(comment.body, theirs):
-                with suppress(Refused):  # Another job may have deleted it.
-                    self.hub.write(self.what, lambda: None, second.delete)
 
-    def stays(self, *, alone: bool) -> bool:
-        """Return whether there is one with the sections; unless alone, also after each pause."""
-        # Vary the pauses, so that jobs that collided do not write at the same time again.
-        slower = 1 + zlib.crc32(self.sections[0].key.encode()) % 5 / 10
-        for pause in (0.0, *(() if alone else PAUSES_S)):
-            if pause:
-                self.hub.sleep(pause * slower)
-            found = self.all()
-            if len(found) != 1 or not has_sections(found[0].body, self.sections):
-                return False
-        return True
+def _stays(
+    hub: Hub, ours: Callable[[], list[IssueComment]], sections: Sequence[Section], *, alone: bool
+) -> bool:
+    """Return whether our only comment has the sections; unless alone, also after each pause."""
+    # Vary the pauses, so that jobs that collided do not write at the same time again.
+    slower = 1 + zlib.crc32(sections[0].key.encode()) % 5 / 10
+    for pause in (0.0, *(() if alone else PAUSES_S)):
+        if pause:
+            hub.sleep(pause * slower)
+        found = ours()
+        if len(found) != 1 or not has_sections(found[0].body, sections):
+            return False
+    return True

@@ -33,8 +33,6 @@ INLINE = ("level", "samples/s", "step", "memory", "speed-up", "guard")
 """Columns in a notebook."""
 INTERVALS = "In brackets: 95% intervals."
 Cells = tuple[str, ...]
-Speeds = tuple[tuple[str, SpeedUp, str], ...]
-"""What is in the chart: name, speed-up and guard."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +44,12 @@ class Report:
     answer: str
     rows: tuple[Cells, ...]
     """Below `HEADINGS`."""
-    more: str
-    """A line below the table."""
     sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     """Their titles, and lines of a label and a text."""
     notes: tuple[str, ...]
     folder: str
-    speeds: Speeds
+    speeds: tuple[tuple[str, SpeedUp, str], ...]
+    """What is in the chart: name, speed-up and guard."""
 
     @property
     def legend(self) -> str:
@@ -129,7 +126,7 @@ def result_page(found: Ladder) -> str:
         checks=report.rows,
         legend=INTERVALS,
         choices=tuple(_choices(found)),
-        notes=(*filter(None, (report.more,)), *report.notes, *lines),
+        notes=(*report.notes, *lines),
     )
     return page_text(page, _charts(report))
 
@@ -187,39 +184,31 @@ def report_of(ladder: Ladder) -> Report:
     """Put a ladder into words."""
     rounds = f"{ladder.rounds} round{'' if ladder.rounds == 1 else 's'}"
     place = f"{ladder.machine.words}; {rounds}, each launch in a separate process; {ladder.created}"
-    trl, (baseline, *above) = ladder.trl, ladder.levels
-    speeds: list[tuple[str, SpeedUp, str]] = [
-        (baseline.level, SpeedUp(1.0, None, None, ladder.rounds), "reference")
-    ]
-    speeds += [(one.level, one.cumulative, _guard(one)) for one in above if one.cumulative]
-    rows = [
-        (
-            one.level,
-            *_figures(one.figures),
-            speed_words(one.cumulative),
-            speed_words(one.step_up),
-            _guard(one),
-        )
-        for one in ladder.levels
-    ]
-    if trl.figures is not None:
-        ratio = speed_words(trl.over_baseline)
-        rows.append(("trl's defaults", *_figures(trl.figures), ratio, "-", "-"))
-    if trl.over_baseline is not None:
-        speeds.append(("trl's defaults", trl.over_baseline, "reference"))
+    baseline, *above = ladder.levels
     return Report(
         title=f"Ladder of {ladder.headline}",
         place=place,
         answer=_answer(ladder),
-        rows=tuple(rows),
-        more=_trl_words(ladder),
+        rows=tuple(
+            (
+                one.level,
+                *_figures(one.figures),
+                speed_words(one.cumulative),
+                speed_words(one.step_up),
+                _guard(one),
+            )
+            for one in ladder.levels
+        ),
         sections=tuple(
             (level.level, tuple(_lines(level, below, ladder.levels)))
             for level, below in zip(above, ladder.levels, strict=False)
         ),
         notes=ladder.notes,
         folder=str(ladder.folder),
-        speeds=tuple(speeds),
+        speeds=(
+            (baseline.level, SpeedUp(1.0, None, None, ladder.rounds), "reference"),
+            *((one.level, one.cumulative, _guard(one)) for one in above if one.cumulative),
+        ),
     )
 
 
@@ -253,13 +242,6 @@ def _gain(ladder: Ladder) -> str:
     if speed.low is None:
         return f"{gain} (one launch each, no interval)."
     return f"{gain}: no sure gain, the interval includes 1." if speed.open else f"{gain}."
-
-
-def _trl_words(ladder: Ladder) -> str:
-    trl = ladder.trl
-    if trl.over_baseline is None:
-        return f"trl's defaults were not timed: {trl.problem}"
-    return f"trl's defaults run {speed_words(trl.over_baseline)} as fast as the baseline."
 
 
 def _guard(level: LevelFound) -> str:

@@ -88,16 +88,6 @@ class LevelFound:
         return self.guarded is not None and self.guarded.missing is not None
 
 
-@dataclass(frozen=True)
-class TrlFound:
-    """The same job with trl's defaults."""
-
-    figures: Figures | None = None
-    over_baseline: SpeedUp | None = None
-    problem: str = ""
-    """Why it was not timed."""
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Ladder:
     """The result of `canary ladder`."""
@@ -114,7 +104,6 @@ class Ladder:
     launches: tuple[FinishedRun, ...] = ()
     """All launches, in order."""
     levels: tuple[LevelFound, ...]
-    trl: TrlFound
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -15,7 +15,7 @@ from canary.errors import RunFailed, UsageError
 from canary.ladder.climb import Climber
 from canary.ladder.machine import this_machine
 from canary.ladder.report import leave_unfinished
-from canary.ladder.results import Ladder, LevelFound, TrlFound
+from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.site import Site
 from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch
 from canary.ladder.timing import (
@@ -25,14 +25,11 @@ from canary.ladder.timing import (
     problem_of,
     ratio_of,
     time_rounds,
-    waits_of,
 )
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
 from canary.runner.display.progress import Screen
 from canary.runner.warm import warm_starts
-
-TRL = "trl's defaults"
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,8 @@ def run(
     try:
         return ladder_at(site, wanted, leave_unfinished)
     except KeyboardInterrupt as stop:
-        some = any(site.folder.iterdir())
-        kept = f"records so far: {site.folder}" if some else "no records yet"
+        some = f"records so far: {site.folder}"
+        kept = some if any(site.folder.iterdir()) else "no records yet"
         raise RunFailed(f"interrupted, no report; {kept}", "interrupted") from stop
 
 
@@ -106,9 +103,8 @@ def _prepared(request: LadderRequest, say: Callable[[str], None], known: Sequenc
     if refused := job.refusal(job.baseline):
         raise UsageError(f"this config has no baseline level: {refused}")
     now = datetime.now(UTC)
-    base = request.output_dir or Path(config.output_dir)
-    folder = (base / f"ladder-{now:%Y%m%d-%H%M%S}").absolute()
-    claimed(folder)
+    base = (request.output_dir or Path(config.output_dir)).absolute()
+    claimed(folder := base / f"ladder-{now:%Y%m%d-%H%M%S}")
     say(f"{headline(config)}; {job.machine.words}")
     say(f"records: {folder}")
     created = now.isoformat(timespec="seconds")
@@ -124,29 +120,34 @@ def ladder_at(
     """
     levels = Climber(site).climb(wanted)
     arms = [Arm(one.level, partial(site.timed, one.level, one.settings)) for one in levels]
-    trl = Arm(TRL, partial(site.timed, "trl", site.job.equal_lengths, trl_defaults=True))
-    every = [*arms, trl]
 
     def ended(rounds: int) -> None:
         if rounds < site.rounds and not arms[0].failed:
-            seen(replace(_result(site, levels, arms, trl), rounds=rounds), site.rounds)
+            seen(replace(_result(site, levels, arms), rounds=rounds), site.rounds)
 
-    time_rounds(every, site.rounds, site.say, ended)
+    time_rounds(arms, site.rounds, site.say, ended)
     if arms[0].failed:
         raise RunFailed(f"the baseline level did not run: {arms[0].failed}", "failed")
-    return _result(site, levels, arms, trl)
+    return _result(site, levels, arms)
 
 
-def _result(site: Site, levels: Sequence[LevelFound], arms: Sequence[Arm], trl: Arm) -> Ladder:
-    every = [*arms, trl]
+def _result(site: Site, levels: Sequence[LevelFound], arms: Sequence[Arm]) -> Ladder:
+    timed = ((one.waited, f"a timed launch of {arm.label}") for arm in arms for one in arm.ran)
     trials = ((one.waited, f"a trial for {each.level}") for each in levels for one in each.tried)
-    ended = ((arm.label, one.record) for arm in every for one in arm.ran if one.record)
+    ended = ((arm.label, one.record) for arm in arms for one in arm.ran if one.record)
     said = dict.fromkeys(f"{label}: {note}" for label, record in ended for note in record.notes)
+    config = site.job.config
     return Ladder(
-        **site.facts(),
+        name=config.name,
+        headline=headline(config),
+        training_type=config.training_type,
+        machine=site.job.machine,
+        created=site.created,
+        rounds=site.rounds,
+        folder=site.folder,
+        launches=tuple(site.launched),
         levels=_measured(levels, arms),
-        trl=TrlFound(trl.figures, ratio_of(trl, arms[0]), problem_of(trl, arms[0])),
-        notes=(*busy_note(waits_of(every)), *busy_note(trials), *said),
+        notes=(*busy_note(timed), *busy_note(trials), *said),
     )
 
 

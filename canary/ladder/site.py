@@ -20,11 +20,9 @@ from canary.record import jsonio
 from canary.record.folder import RunFolder, rows_of_run
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
-from canary.runner.display.figures import headline
 from canary.runner.display.progress import Screen
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
-TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
 TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
 """Steps of a trial, which decides whether a switch pays here, and its warm-up steps."""
@@ -88,20 +86,6 @@ class Site:
     """All launches that have ended, in order."""
     _rounds: Counter[str] = field(default_factory=Counter)
 
-    def facts(self) -> dict[str, Any]:
-        """Return what every `Result` says of its site, but for the notes."""
-        config = self.job.config
-        return {
-            "name": config.name,
-            "headline": headline(config),
-            "training_type": config.training_type,
-            "machine": self.job.machine,
-            "created": self.created,
-            "rounds": self.rounds,
-            "folder": self.folder,
-            "launches": tuple(self.launched),
-        }
-
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
         """Look with the completions of the baseline; with `records`, sample and record them."""
         steps = min(GUARD_STEPS, self.job.config.max_steps or GUARD_STEPS)
@@ -128,13 +112,11 @@ class Site:
             short["timeout"] = min(limit_s, self.job.config.timeout)
         return self._run(label, "trial", "trial", {**settings, **short}, {})
 
-    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> LaunchResult:
+    def timed(self, label: str, settings: Settings) -> LaunchResult:
         """Run a launch whose speed counts. Trackers show these alone, level beside level."""
         self._rounds[label] += 1
         logs = self.environ.get(TENSORBOARD) or str(self.folder / "tensorboard")
         variables = {LEVEL: label.replace(" ", "_"), TENSORBOARD: logs}
-        if trl_defaults:
-            variables[TRL_DEFAULTS] = "1"
         name = f"round{self._rounds[label]}"
         return self._run(label, "timed", name, {**settings, **TIMED}, variables)
 

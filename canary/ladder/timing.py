@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from canary.compare.exact.inputs_stages import rows_of
@@ -86,7 +86,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 @dataclass
 class Arm:
-    """One thing to time once per round: a level or trl's defaults."""
+    """A level, timed once per round."""
 
     label: str
     start: Callable[[], LaunchResult]
@@ -235,8 +235,3 @@ def busy_note(launches: Iterable[tuple[float | None, str]]) -> list[str]:
         f"the machine was busy: {what} waited for a core {100 * share:.0f}% of the time; "
         "the real uncertainty is larger than the intervals show"
     ]
-
-
-def waits_of(arms: Sequence[Arm]) -> Iterator[tuple[float | None, str]]:
-    """Yield how long each timed launch waited, for `busy_note`."""
-    yield from ((one.waited, f"a timed launch of {arm.label}") for arm in arms for one in arm.ran)

@@ -315,14 +315,6 @@ def test_json_that_is_not_githubs_leaves_no_commit_without_an_answer(
     assert house.status(pull.head_sha)[0] != "pending"
 
 
-def test_a_write_that_is_redirected_at_githubs_own_address_is_carried_out(
-    house: Gatehouse, github: GitHub, pull: Pull
-) -> None:
-    github.trouble.redirect("POST", "/statuses", github.url, status=307)
-    assert judged(house, pull)[:2] == (0, "success")
-    assert len(house.comments(pull)) == 1
-
-
 def test_a_redirect_to_another_host_gets_no_token_and_the_commit_an_answer(
     house: Gatehouse, github: GitHub, pull: Pull
 ) -> None:
@@ -332,15 +324,6 @@ def test_a_redirect_to_another_host_gets_no_token_and_the_commit_an_answer(
     assert (code, state) == (4, "error")
     assert "redirects to another address" in description
     assert not github.visits, "nothing was asked of the other host"
-
-
-def test_an_endless_redirect_ends_in_an_answer(
-    house: Gatehouse, github: GitHub, pull: Pull
-) -> None:
-    github.trouble.redirect("GET", "/contents/", github.url, times=50)
-    code, state, description = judged(house, pull)
-    assert (code, state) == (4, "error")
-    assert "redirects too often" in description
 
 
 TROUBLES: dict[str, tuple[Callable[[GitHub], None], str]] = {

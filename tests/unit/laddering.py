@@ -70,15 +70,14 @@ class Workshop(Site):
         unguarded: Mapping[Setting, str] = NONE,
         fails: Mapping[Setting, str] = NONE,
         works: Mapping[Setting, int] = NONE,
-        trl: float | str = 1.5,
         drift: float = 1.0,
     ) -> None:
         """`faster`: factor of samples per second. `learns`: added to every loss from the second
         step on. `gaps`: how far generation is off its policy. `unguarded`, `fails`: why a guard, or
-        any launch, does not run. `works`: added to the completion tokens of a step. `trl`: speed of
-        its defaults, or why there are none. `drift`: of the machine's speed per launch."""
+        any launch, does not run. `works`: added to the completion tokens of a step. `drift`: of the
+        machine's speed per launch."""
         self.faster, self.learns, self.gaps, self.works = faster, learns, gaps, works
-        self.unguarded, self.fails, self.trl, self.drift = unguarded, fails, trl, drift
+        self.unguarded, self.fails, self.drift = unguarded, fails, drift
         self.limits: list[float | None] = []
         """Of the trials, in order."""
         self.started: list[tuple[str, str, dict[str, Any]]] = []
@@ -105,12 +104,10 @@ class Workshop(Site):
         self.limits.append(limit_s)
         return self._ran(settings)
 
-    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> LaunchResult:
+    def timed(self, label: str, settings: Settings) -> LaunchResult:
         self.started.append(("timed", label, dict(settings)))
         self.launched.append(FinishedRun("timed", label, f"run{len(self.started)}"))
-        if trl_defaults and isinstance(self.trl, str):
-            return LaunchResult(None, problem=self.trl)
-        return self._ran(settings, float(self.trl) if trl_defaults else 1.0)
+        return self._ran(settings)
 
     def labels(self, kind: str) -> list[str]:
         """Of the launches of a kind, in order."""
@@ -122,10 +119,11 @@ class Workshop(Site):
         told = self.fails if fails is None else fails
         return next((told[item] for item in settings.items() if item in told), "")
 
-    def _ran(self, settings: Settings, factor: float = 1.0) -> LaunchResult:
+    def _ran(self, settings: Settings) -> LaunchResult:
         problem = self._problem(settings)
         if problem:
             return LaunchResult(None, problem=problem)
+        factor = 1.0
         for item in settings.items():
             factor *= self.faster.get(item, 1.0)
         speed = 10.0 * factor * self.drift ** len(self.started)

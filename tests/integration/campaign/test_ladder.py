@@ -92,10 +92,6 @@ def test_every_level_did_the_same_work(ladder: Ladder) -> None:
     assert set(map(tuple, runs.values())) == {((4, 4 * 64, 4.0),) * 6}
 
 
-def test_trl_s_own_defaults_are_timed_or_the_reason_is_told(ladder: Ladder) -> None:
-    assert (ladder.trl.over_baseline is None) == bool(ladder.trl.problem)
-
-
 def test_the_levels_records_lie_in_one_folder(ladder: Ladder, tmp_path: Path) -> None:
     assert (ladder.folder / "completions.jsonl").exists()
     assert list(ladder.folder.glob("*-ppo.guard-basic-*/metrics.json"))

@@ -72,7 +72,7 @@ def answer(tmp_path: Path, records: Records, **grounds: object) -> Answer:
 
 def test_a_healthy_run_against_three_stored_ones_is_judged(tmp_path: Path) -> None:
     found = answer(tmp_path, given(tmp_path, record(100)))
-    assert found.verdict in ("pass", "inconclusive")
+    assert found.comparison.verdict in ("pass", "inconclusive")
     assert found.canary == "sft_smoke"
     assert commit_of(found.baseline[-1]) == COMMITS[2]
     assert found.comparison.tier == "default"
@@ -110,7 +110,7 @@ def test_if_all_stored_runs_of_the_machine_are_red_the_reason_says_so(tmp_path: 
 def test_no_record_of_a_config_is_an_error(tmp_path: Path) -> None:
     nothing = Records(tmp_path, Manifest(error="no GPU to train on: install the driver"))
     found = answer(tmp_path, nothing)
-    assert found.verdict == "error"
+    assert found.comparison.verdict == "error"
     assert "install the driver" in found.comparison.first_line
 
 
@@ -124,21 +124,21 @@ def test_a_new_name_does_not_open_an_empty_drawer(tmp_path: Path) -> None:
     renamed = record(100).model_copy(update={"name": "brand_new"})
     found = answer(tmp_path, given(tmp_path, renamed))
     assert found.canary == "sft_smoke"
-    assert found.verdict != "no-baseline"
+    assert found.comparison.verdict != "no-baseline"
 
 
 def test_another_dtype_meets_the_baseline_and_needs_acceptance(tmp_path: Path) -> None:
     half = altered(record(100), "config", "dtype", to="bfloat16")
     half = altered(half, "exact", "first_loss", "loss", to=9.0)
     found = answer(tmp_path, given(tmp_path, half))
-    assert found.verdict == "changed"
+    assert found.comparison.verdict == "changed"
 
 
 def test_another_device_is_an_error_and_no_first_run(tmp_path: Path) -> None:
     moved = altered(record(100), "config", "device", to="cuda")
     moved.env["cpu"] = "another processor"
     found = answer(tmp_path, given(tmp_path, moved))
-    assert found.verdict == "error"
+    assert found.comparison.verdict == "error"
     assert "device auto -> cuda" in found.comparison.first_line
 
 
@@ -146,7 +146,7 @@ def test_another_device_is_an_error_and_no_first_run(tmp_path: Path) -> None:
 def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, key: str) -> None:
     short = altered(record(100), "config", key, to=2)
     found = answer(tmp_path, given(tmp_path, short))
-    assert found.verdict == "error"
+    assert found.comparison.verdict == "error"
     assert f"{key} 2, the base branch's config requires" in found.comparison.first_line
 
 
@@ -156,21 +156,21 @@ def test_a_look_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
     why = "the training ended before its look did"
     bare = record(100).model_copy(update={"exact": {}, "unmeasured": {"exact": why}})
     found = answer(tmp_path, given(tmp_path, bare))
-    assert found.verdict == "error"
+    assert found.comparison.verdict == "error"
     assert why in found.comparison.first_line
 
 
 @pytest.mark.parametrize("value", ["5", None, 1.0])
 def test_a_step_count_that_is_no_number_is_an_error(tmp_path: Path, value: object) -> None:
     odd = altered(record(100), "config", "max_steps", to=value)
-    assert answer(tmp_path, given(tmp_path, odd)).verdict == "error"
+    assert answer(tmp_path, given(tmp_path, odd)).comparison.verdict == "error"
 
 
 def test_a_longer_warm_up_than_the_base_branchs_is_an_error(tmp_path: Path) -> None:
     """It would leave next to nothing to be timed."""
     warm = altered(record(100), "config", "metrics_warmup_steps", to=94)
     found = answer(tmp_path, given(tmp_path, warm))
-    assert found.verdict == "error"
+    assert found.comparison.verdict == "error"
     assert (
         "metrics_warmup_steps 94, the base branch's config allows 10" in found.comparison.first_line
     )
@@ -193,7 +193,7 @@ def test_thresholds_come_from_the_base_branch_and_not_from_the_record(tmp_path: 
 def test_only_runs_of_ancestors_count_and_the_rest_is_said(tmp_path: Path) -> None:
     ancestry = Ancestry(COMMITS[0], {COMMITS[0][:12]: 0})
     found = answer(tmp_path, given(tmp_path, record(100)), ancestry=ancestry)
-    assert found.verdict == "error", "on a branch cut early anything would pass"
+    assert found.comparison.verdict == "error", "on a branch cut early anything would pass"
     assert "descends from 1 of 3 stored runs" in found.comparison.first_line
 
 
@@ -204,7 +204,7 @@ def test_a_branch_from_before_the_baseline_is_no_first_run(
     old = Ancestry("f" * 40, {"f" * 12: 0})
     records = given(tmp_path, record(100))
     found = answer(tmp_path, records, ancestry=old, recording=recording)
-    assert found.verdict == verdict
+    assert found.comparison.verdict == verdict
     if not recording:
         assert "merge the base branch into it" in found.comparison.first_line
 
@@ -214,7 +214,7 @@ def test_pairs_are_judged_as_pairs(tmp_path: Path) -> None:
     head = tuple(record(2 * place + 1, 0.2) for place in range(3))
     records = several(tmp_path, {"base": base, "head": head}, "ab")
     found = answer(tmp_path, records, compare="ab")
-    assert found.verdict == "regression"
+    assert found.comparison.verdict == "regression"
     assert "3 pairs, base and head alternating" in found.comparison.notes[-1]
 
 
@@ -234,13 +234,15 @@ def failed(number: int) -> RunRecord:
 def test_a_head_that_fails_twice_in_pairs_is_a_regression(tmp_path: Path) -> None:
     sides = {"base": (record(0), record(3)), "head": (record(1), failed(4), failed(5))}
     found = answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab")
-    assert found.verdict == "regression"
+    assert found.comparison.verdict == "regression"
     assert "boom" in found.comparison.first_line
 
 
 def test_a_base_that_fails_twice_is_an_error(tmp_path: Path) -> None:
     sides = {"base": (failed(0), failed(1)), "head": (record(2),)}
-    assert answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab").verdict == "error"
+    assert (
+        answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab").comparison.verdict == "error"
+    )
 
 
 def test_a_head_that_keeps_crashing_between_good_runs_is_a_regression(tmp_path: Path) -> None:
@@ -249,7 +251,7 @@ def test_a_head_that_keeps_crashing_between_good_runs_is_a_regression(tmp_path: 
         "head": (failed(1), record(2), failed(5), record(6), failed(9), record(10)),
     }
     found = answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab")
-    assert found.verdict == "regression"
+    assert found.comparison.verdict == "regression"
 
 
 def test_a_crash_that_was_repeated_is_told(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from canary.ladder.results import Ladder
 from canary.ladder.run import LadderRequest, ladder_at
 from canary.ladder.site import LaunchResult, Site
 from canary.ladder.switches import LEVELS, Settings
-from canary.ladder.timing import Arm, busy_note, waits_of
-from tests.unit.comparing import altered
+from canary.ladder.timing import busy_note
 from tests.unit.laddering import Workshop, config_of, record_at, silent, site
 
 FORMS = ("text", "markdown", "json")
@@ -39,17 +38,13 @@ def made(launch: Workshop) -> Ladder:
     return ladder_at(site(config_of("ppo"), launch), LEVELS)
 
 
-def waiting(share: float) -> Arm:
-    record = altered(record_at(10.0), "host", "run_delay", to=share)
-    return Arm("basic", lambda: LaunchResult(record), [LaunchResult(record)])
-
-
 def test_a_launch_that_waited_for_a_core_is_named_and_one_that_hardly_did_is_not() -> None:
-    assert busy_note(waits_of([waiting(0.34), waiting(0.1)])) == [
-        "the machine was busy: a timed launch of basic waited for a core 34% of the time; "
+    launch = "a timed launch of basic"
+    assert busy_note([(0.34, launch), (0.1, "another"), (None, "a third")]) == [
+        f"the machine was busy: {launch} waited for a core 34% of the time; "
         "the real uncertainty is larger than the intervals show"
     ]
-    assert busy_note(waits_of([waiting(0.1)])) == []
+    assert busy_note([(0.1, launch)]) == []
 
 
 def test_a_trial_within_the_disagreement_around_it_is_not_decided() -> None:

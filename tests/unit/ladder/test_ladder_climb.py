@@ -158,14 +158,14 @@ def test_a_level_that_is_not_asked_for_is_climbed_and_not_shown() -> None:
     assert [one.level for one in found.levels] == ["baseline", "advanced"]
     assert "KV cache" in found.levels[1].switched
     assert found.levels[1].settings["batch_size"] == 8
-    assert set(launch.labels("timed")) == {"baseline", "advanced", "trl"}
+    assert set(launch.labels("timed")) == {"baseline", "advanced"}
 
 
 def test_levels_alternate_forwards_and_backwards() -> None:
     launch = Workshop(PPO)
     climbed(launch, rounds=2, wanted=("baseline", "basic"))
     order = launch.labels("timed")
-    assert order == ["baseline", "basic", "trl", "trl", "basic", "baseline"]
+    assert order == ["baseline", "basic", "basic", "baseline"]
 
 
 def test_a_drift_of_the_machine_leaves_the_ratio_of_alternating_levels() -> None:
@@ -187,15 +187,6 @@ def test_no_ratio_where_the_work_was_not_equal() -> None:
 def test_a_baseline_that_does_not_run_ends_the_ladder() -> None:
     with pytest.raises(RunFailed, match=r"the baseline level did not run: oom"):
         climbed(Workshop(fails={("speed.kv_cache", False): "oom"}))
-
-
-def test_trl_s_own_speed_is_told_or_why_it_has_none() -> None:
-    found = climbed(Workshop(PPO, trl=2.0)).trl
-    assert found.over_baseline is not None
-    assert found.over_baseline.ratio == pytest.approx(2.0)
-    found = climbed(Workshop(PPO, trl="trl 1.16.0 has no PPO")).trl
-    assert found.over_baseline is None
-    assert found.problem == "trl 1.16.0 has no PPO"
 
 
 def test_devices_of_a_machine_are_used_where_it_pays() -> None:
@@ -272,10 +263,10 @@ def test_an_unsafe_level_is_no_headline_and_no_step_to_stand_on() -> None:
 class Uneven(Workshop):
     """What a setting gains in one round, it loses in the next."""
 
-    def timed(self, label: str, settings: Any, *, trl_defaults: bool = False) -> Any:
-        ran = super().timed(label, settings, trl_defaults=trl_defaults)
+    def timed(self, label: str, settings: Any) -> Any:
+        ran = super().timed(label, settings)
         round_ = self.labels("timed").count(label)
-        factor = {"basic": (2.0, 0.9), "trl": (3.0, 0.5)}.get(label, (1.0, 1.0))[round_ - 1]
+        factor = {"basic": (2.0, 0.9)}.get(label, (1.0, 1.0))[round_ - 1]
         assert ran.speed is not None
         return replace(ran, record=record_at(ran.speed * factor))
 

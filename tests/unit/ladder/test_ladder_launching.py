@@ -92,17 +92,12 @@ def test_a_timed_launch_has_no_look_and_its_own_curves(tmp_path: Path, started: 
 
 
 def test_the_users_own_folder_of_the_tracker_stands(tmp_path: Path, started: Started) -> None:
-    launcher(tmp_path, TENSORBOARD_LOGGING_DIR="/logs", PATH="/bin").timed("trl's own", {})
+    launcher(tmp_path, TENSORBOARD_LOGGING_DIR="/logs", PATH="/bin").timed("a level", {})
     assert started.sides[0].environment == {
-        "CANARY_LADDER_LEVEL": "trl's_own",
+        "CANARY_LADDER_LEVEL": "a_level",
         "TENSORBOARD_LOGGING_DIR": "/logs",
         "PATH": "/bin",
     }
-
-
-def test_trl_s_defaults_are_asked_for_by_the_environment(tmp_path: Path, started: Started) -> None:
-    launcher(tmp_path).timed("trl", {}, trl_defaults=True)
-    assert started.sides[0].environment["CANARY_TRL_DEFAULTS"] == "1"
 
 
 def test_a_trial_is_short_and_no_tracker_hears_of_it(tmp_path: Path, started: Started) -> None:

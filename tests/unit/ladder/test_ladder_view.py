@@ -30,12 +30,11 @@ LAUNCH = {
 
 
 def ladder() -> Ladder:
-    """One level is unsafe, one switch does not run, trl has no PPO."""
+    """One level is unsafe, one switch does not run."""
     launch = Workshop(
         LAUNCH,
         learns={("ppo.init_kl_coef", 0.0): 0.01},
         fails={("speed.decode", "static"): "failed: no static cache here"},
-        trl="trl 1.16.0 has no PPO",
         drift=0.999,
     )
     known = (*SWITCHES, PLANTED)
@@ -73,7 +72,6 @@ def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
         basic["figures"]
     )
     assert found["levels"][2]["guarded"]["blamed"] == ["no KL penalty"]
-    assert found["trl"]["problem"] == "trl 1.16.0 has no PPO"
     timed = [one for one in found["launches"] if one["kind"] == "timed"]
     assert [one["label"] for one in timed[:2]] == ["baseline", "basic"]
     assert all(one["run_id"] for one in timed)
