@@ -50,10 +50,6 @@ class ProfilerRegistry:
         """Remove all handlers."""
         self.handlers.clear()
 
-    def __call__(self, alerts: list[Alert], step: int) -> None:
-        """Call every handler. Raises StopTraining if one of them did."""
-        call_all(tuple(self.handlers), alerts, step)
-
 
 profiler_registry = ProfilerRegistry()
 """The registry of this process."""
@@ -66,9 +62,17 @@ class AnomalyDetectionHook:
         self.detector = detector
 
     def register_with_profiler(self) -> AnomalyDetectionHook:
-        """Pass this detector's alerts to handlers of `anomaly_detection` from now on."""
-        self.detector.add_listener(profiler_registry)
+        """Pass this detector's alerts to handlers of `anomaly_detection`. Call it once."""
+        self.detector.add_listener(self)
         return self
+
+    def unregister(self) -> None:
+        """Stop passing alerts."""
+        self.detector.remove_listener(self)
+
+    def __call__(self, alerts: list[Alert], step: int) -> None:
+        """Call every handler. Raises StopTraining if one of them did."""
+        call_all(tuple(profiler_registry.handlers), alerts, step)
 
 
 def call_all(handlers: Sequence[Handler], alerts: list[Alert], step: int) -> None:

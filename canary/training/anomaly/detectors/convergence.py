@@ -30,23 +30,27 @@ PERCENT_99 = 2.33
 """Standard errors: one-sided 99%."""
 FALLS = 2.0
 """A loss that falls by this many standard errors still learns, however slowly."""
+FIRST_BLOCKS = 10
+RISE = 2.5
+"""A loss diverges at this many times its level in the best quarter of the run so far ..."""
+OF_START = 0.25
+"""... and at least this share of its first level: a loss near zero doubles by chance."""
+RECENT = 10
 FIRST = 5
-LEVEL = 1e-3
-"""The first five losses must be above this: one that begins at zero, as a penalty, has no level."""
-EARLY_STEPS, LATE_STEPS = 10, 60
+EARLY_STEPS = 10
 EARLY_RISE = 4.0
-"""Between these steps, a loss diverges if each of the last five is this many times the first
-five's largest."""
+"""With a short history, a loss diverges if each of the last five is this many times the first
+five's largest ..."""
+LEVEL = 1e-3
+"""... and the first five are above this: a loss that begins at zero, as a penalty, has no level."""
 CLIMB = 1.5
-"""At any time it diverges if it climbs steadily by this factor ..."""
+"""A loss diverges too if it climbs steadily by this factor ..."""
 CLIMB_STEPS = 40
 """... within so many steps ..."""
 LEAST_CLIMB = 20
 CLIMBS = 8.0
 """... by this many standard errors of its trend, and of the trend before. New data raise a loss at
 once, not steadily."""
-OF_START = 0.25
-"""A loss below this share of its first level does not diverge: near zero it doubles by chance."""
 KEPT = 100
 
 
@@ -64,6 +68,7 @@ class ConvergenceDetector:
         self._recent: deque[float] = deque(maxlen=KEPT)
         self._first: list[float] = []
         self._seen = 0
+        self._history = _Blocks()
         self._trained = _Blocks()
         self._episodes = Episodes()
         self._by_block = Episodes()
@@ -87,13 +92,12 @@ class ConvergenceDetector:
             return
         # The loss of online RL has no level: it begins at 0, and its penalty grows.
         has_level = observation.rewards is None
-        if has_level:
-            if self._trained.add(loss):
-                self._by_block.next()
-                means = self._trained.means
-                for part in (means[len(means) // 3 :], means[3 * len(means) // 4 :]):
-                    yield from self._still(observation.step, part)
-            yield from self._divergence(observation.step, loss)
+        if has_level and self._trained.add(loss):
+            self._by_block.next()
+            means = self._trained.means
+            for part in (means[len(means) // 3 :], means[3 * len(means) // 4 :]):
+                yield from self._still(observation.step, part)
+        yield from self._divergence(observation.step, loss, has_level)
 
     def _flat(self, step: int) -> Iterator[Alert]:
         window = self._losses.maxlen or 1
@@ -129,16 +133,26 @@ class ConvergenceDetector:
             words += f"{100 * change:+.2g}% (at most {100 * most:.2g}%), near {level:.4g}"
             yield alert("convergence_plateau", step, words, most, self._least_change, mean=level)
 
-    def _divergence(self, step: int, loss: float) -> Iterator[Alert]:
+    def _divergence(self, step: int, loss: float, has_level: bool) -> Iterator[Alert]:
+        if len(self._recent) >= RECENT:
+            self._history.add(self._recent[-RECENT])
         self._recent.append(loss)
         self._seen += 1
         if len(self._first) < FIRST:
             self._first.append(loss)
-        if self._seen < EARLY_STEPS or min(self._first) <= LEVEL:
+        blocks = self._history.means
+        if has_level and min(self._first) > LEVEL and self._seen >= EARLY_STEPS:
+            if len(blocks) < FIRST_BLOCKS:
+                yield from self._early(step)
+            yield from self._climb(step)
+        last = list(self._recent)[-RECENT:]
+        if len(blocks) < FIRST_BLOCKS or min(blocks[0], min(last)) <= NOTHING:
             return
-        if self._seen < LATE_STEPS:
-            yield from self._early(step)
-        yield from self._climb(step)
+        now, usual = statistics.fmean(last), self._history.best_quarter
+        limit = max(RISE * usual, OF_START * blocks[0])
+        # The median must be above too: one spike is not divergence.
+        above = usual > 0 and min(now, statistics.median(last)) > limit
+        yield from self._diverges(step, above, now, limit, f"{RECENT} steps, up from {usual:.4g}")
 
     def _early(self, step: int) -> Iterator[Alert]:
         start, last = max(self._first), min(list(self._recent)[-FIRST:])
@@ -172,6 +186,7 @@ class _Blocks:
 
     def __init__(self) -> None:
         self.means: list[float] = []
+        self.best_quarter = 0.0
         self.length = BLOCK
         self._open: list[float] = []
 
@@ -186,6 +201,8 @@ class _Blocks:
             pairs = zip(self.means[::2], self.means[1::2], strict=True)
             self.means = [(a + b) / 2 for a, b in pairs]
             self.length *= 2
+        if len(self.means) > 1:
+            self.best_quarter = statistics.quantiles(self.means, n=4)[0]
         return True
 
 

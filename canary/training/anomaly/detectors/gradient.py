@@ -19,9 +19,13 @@ KNOWN = 5
 FIRST = 1000.0
 """Limit for the first norm of a run, in multiples of the threshold. The usual level is not known
 yet: losses that are sums or squares, such as IPO's, have norms of hundreds."""
-BEYOND = 3.0
+BEYOND = 1.5
 """An explosion is at least this many times the window's 90th percentile: the norms of policies have
 long tails, and a median near zero if most groups have equal rewards."""
+TAIL = (4.0, 50.0)
+"""Norms may have a long tail: then an explosion is above the median by this power of the ratio of
+the 90th percentile to it. Those are 5 standard deviations of a log-normal norm. The second number
+is the most."""
 LOW = 8
 """Vanished norms in succession that raise an alert, in a run that had larger ones."""
 CHANGES = 30
@@ -115,4 +119,6 @@ def _limit(norms: deque[float]) -> float:
         return EXPLOSION * max(1.0, *norms)
     ordered = sorted(norms)
     usual, high = ordered[len(ordered) // 2], ordered[int(0.9 * len(ordered))]
-    return max(EXPLOSION, EXPLOSION * usual, BEYOND * high)
+    power, most = TAIL
+    times = min(most, (high / usual) ** power) if usual > 0 else EXPLOSION
+    return max(EXPLOSION, max(EXPLOSION, times) * usual, BEYOND * high)

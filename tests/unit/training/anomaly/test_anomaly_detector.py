@@ -323,6 +323,11 @@ def test_handlers_get_the_alerts_and_the_step() -> None:
     detector.analyze_training_step(loss=1.0)
     nan_step(detector)
     assert heard == [(["loss_not_finite"], 2)]
+    hook.unregister()
+    for _ in range(15):
+        detector.analyze_training_step(loss=1.0)
+    nan_step(detector)
+    assert len(heard) == 1
 
 
 def test_a_handler_that_raises_is_reported_and_the_others_are_still_called(

@@ -119,4 +119,4 @@ def test_a_loss_of_ppo_that_rises_is_no_divergence() -> None:
 
     assert types(run(change)) == set()
     of_sft = [from_row(change(n, {"step": n})) for n in range(1, STEPS + 1)]
-    assert types(of_sft) == {"loss_spike"}
+    assert types(of_sft) == {"convergence_divergence", "loss_spike"}
