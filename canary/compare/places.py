@@ -127,7 +127,9 @@ def _of_files(
     others = [
         Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
         for file, hunk in hunks
-        if _may_be_read(file.path) and not _is_code(file, was, new)
+        if _may_be_read(file.path)
+        and not _is_code(file, was, new)
+        and not (file.path.endswith(YAML) and _is_comment(hunk))
     ]
     code = [place for place in found if place is not None]
     known = {name for file, _ in hunks for name in (file.path, file.old_path)}
@@ -219,6 +221,10 @@ def _may_be_read(path: str) -> bool:
     name = path.rpartition("/")[2]
     hidden = any(part.startswith(".") for part in path.split("/"))
     return not (hidden or name.endswith((".py", *PROSE)) or name.startswith(OF_TOOLS))
+
+
+def _is_comment(hunk: Hunk) -> bool:
+    return all(line.lstrip()[:1] in ("", "#") for line in (*hunk.removed, *hunk.added))
 
 
 def _rank(place: Place, phases: Sequence[str], settings: set[str]) -> tuple[int, int]:

@@ -130,6 +130,12 @@ def test_a_template_of_the_commits_is_a_place_and_prose_is_none() -> None:
     assert [(one.kind, one.name) for one in found.ran] == [("file", "chat.jinja")]
 
 
+def test_a_comment_of_a_config_is_no_place() -> None:
+    lines = "@@ -1 +1 @@\n-# ten steps\n+# a short canary\n@@ -5 +5 @@\n-lr: 1\n+lr: 2  # more\n"
+    found = places(run(), run(), f"--- a/data.yaml\n+++ b/data.yaml\n{lines}")
+    assert [(one.kind, one.name, one.line) for one in found.ran] == [("file", "data.yaml", 5)]
+
+
 def test_what_made_the_model_stands_before_what_a_step_ran_if_the_model_differs() -> None:
     ran = {"setup": "1-10", "forward": "20"}
     before, now = run(train=file(ran)), run(train=file(ran))
