@@ -37,7 +37,7 @@ LIMITS = {
     "lines of canary/report": 4_550,
     "lines of canary/runner": 2_700,
     "lines of canary/serve": 1_050,
-    "lines of canary/training": 19_350,
+    "lines of canary/training": 18_700,
     "lines of canary/trends": 1_250,
     "files too long": 3,
     "functions too long": 6,
