@@ -93,9 +93,6 @@ class Micro(TypedDict, total=False):
     """Hash of the integer tensors that entered the model, if a `DataLoader` yielded the batch."""
     fed_floats_sha256: str
     """The same of the floats."""
-    earlier_sha256: str
-    """Hash of what entered the model in earlier calls for the same backward, if no loader yielded
-    the batch."""
     unseen: list[str]
     """What of the batch was not hashed, by name; `labels` if the loss was computed outside of the
     model, and only what entered the model was seen. Missing in records of older versions."""
@@ -236,7 +233,6 @@ class Calls(Part, total=False):
     """Of functions that datasets cannot hash: no cache helps, so each run does them again."""
     dataset_cache_hits: int
     files_opened: int
-    files_distinct: int
     bytes_written: int | None
 
 

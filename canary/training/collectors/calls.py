@@ -104,7 +104,7 @@ class WrittenFiles:
         self._counted = tuple(f"{folder}{os.sep}" for folder in counted)
         self._leave_out = (*map(str, leave_out), "/dev/", "/proc/", "/sys/")
         self._counting = False
-        self._opened: Counter[str] = Counter()
+        self._opened = 0
         self._bytes_before: int | None = None
         sized = (".jsonl", ".json", ".txt")
         self._sized = tuple(path for path in leave_out if path.suffix in sized)
@@ -120,7 +120,7 @@ class WrittenFiles:
             return
         name = os.fsdecode(path)
         if name.startswith(self._counted) or not name.startswith(self._leave_out):
-            self._opened[name] += 1
+            self._opened += 1
 
     def begin(self) -> None:
         """Start counting."""
@@ -141,8 +141,7 @@ class WrittenFiles:
         after = self._foreign_bytes()
         before = self._bytes_before
         return {
-            "files_opened": sum(self._opened.values()),
-            "files_distinct": len(self._opened),
+            "files_opened": self._opened,
             "bytes_written": None if after is None or before is None else after - before,
         }
 
