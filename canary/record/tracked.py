@@ -53,16 +53,29 @@ def row_scalars(row: Row) -> dict[str, float]:
     found |= {f"tokens/{name}": row.get(name) for name in TOKENS}
     found |= {name: row.get(name) for name in MEASURED}
     found |= {f"rl/{name}": value for name, value in row.get("rl", {}).items()}
-    found["alerts"] = len(row.get("alerts") or ())
-    return _named(found) | _alerts(row)
+    alerts = row.get("alerts") or ()
+    found["alerts"] = len(alerts)
+    kinds = Counter(f"anomaly/{one['category']}_{one['severity']}" for one in alerts)
+    return _named(found) | {name: float(count) for name, count in kinds.items()}
 
 
 def _timed(row: Row) -> dict[str, Any]:
-    """Return a step's scalars that come from the clock."""
-    found: dict[str, Any] = {"step_time_s": row["wall_s"]}
-    found |= _rates(row)
-    found |= {f"utilization/{name}": value for name, value in _host(row).items()}
-    return found | {f"phase/{name}_s": seconds for name, seconds in row["phases"].items()}
+    """Return a step's scalars that come from the clock: its time, phases and rates, and the use of
+    CPU (of one core) and GIL in percent."""
+    wall, contention = row["wall_s"], gil_contention([row])
+    found: dict[str, Any] = {f"phase/{name}_s": value for name, value in row["phases"].items()}
+    found["step_time_s"] = wall
+    found["utilization/gil_percent"] = None if contention is None else 100 * contention
+    if wall > 0:
+        amounts = {
+            "samples": row.get("samples"),
+            "tokens": row.get("input_tokens"),
+            "completion_tokens": row.get("completion_tokens"),
+        }
+        found |= {f"{name}_per_sec": n / wall for name, n in amounts.items() if n is not None}
+        if cpu := row.get("phases_cpu"):
+            found["utilization/cpu_percent"] = 100 * sum(cpu.values()) / wall
+    return found
 
 
 def sampled_scalars(reading: Mapping[str, float]) -> dict[str, float]:
@@ -73,33 +86,6 @@ def sampled_scalars(reading: Mapping[str, float]) -> dict[str, float]:
 def alerts_text(row: Row) -> str:
     """Return a step's alerts, one per line; an empty text without alerts."""
     return "  \n".join(alert_words(alert) for alert in row.get("alerts") or ())
-
-
-def _rates(row: Row) -> dict[str, float]:
-    """Return the step's samples, input tokens and completion tokens per second."""
-    amounts = {
-        "samples": row.get("samples"),
-        "tokens": row.get("input_tokens"),
-        "completion_tokens": row.get("completion_tokens"),
-    }
-    wall = row["wall_s"]
-    return {f"{k}_per_sec": n / wall for k, n in amounts.items() if n is not None and wall > 0}
-
-
-def _host(row: Row) -> dict[str, float | None]:
-    """Return the process's CPU in percent of one core, and its GIL contention in percent."""
-    cpu, wall = row.get("phases_cpu"), row["wall_s"]
-    contention = gil_contention([row])
-    return {
-        "cpu_percent": 100 * sum(cpu.values()) / wall if cpu and wall > 0 else None,
-        "gil_percent": None if contention is None else 100 * contention,
-    }
-
-
-def _alerts(row: Row) -> dict[str, float]:
-    """Count the step's alerts by `anomaly/<category>_<severity>`."""
-    names = (f"anomaly/{one['category']}_{one['severity']}" for one in row.get("alerts") or ())
-    return {name: float(count) for name, count in Counter(names).items()}
 
 
 def exact_scalars(exact: Exact) -> dict[str, float]:
