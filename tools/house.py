@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_410,
+    "lines of canary": 72_500,
     "lines of tests": 64_350,
     "lines of bench": 19_840,
     "lines of tools": 1_530,
@@ -22,8 +22,8 @@ LIMITS = {
     "lines of canary/bisect": 2_680,
     "lines of canary/campaign": 2_370,
     "lines of canary/cli": 1_870,
-    "lines of canary/compare": 12_020,
-    "lines of canary/config": 2_880,
+    "lines of canary/compare": 12_110,
+    "lines of canary/config": 2_890,
     "lines of canary/gate": 2_870,
     "lines of canary/github": 2_200,
     "lines of canary/imports": 3_290,
@@ -45,7 +45,7 @@ LIMITS = {
     "kB of pages": 247,
     "verbs": 19,
     "options of a verb": 12,
-    "config keys": 135,
+    "config keys": 137,
     "inputs of the action": 22,
 }
 

@@ -39,6 +39,12 @@ class Thresholds(BaseModel):
         500.0, gt=0, description="Peak memory in MB; the smaller of this and the next limit counts."
     )
     max_mem_increase_pct: float = Field(20.0, gt=0, description="Peak memory in percent.")
+    max_mem_growth_mb_per_step: float = Field(
+        0.5, gt=0, description="Steady memory growth per step, above the baseline's growth."
+    )
+    max_gpu_utilization_drop: float = Field(
+        10.0, gt=0, le=100, description="GPU utilisation in percentage points; more only warns."
+    )
 
     max_steps_lost_pct: float = Field(
         10.0,

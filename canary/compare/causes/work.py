@@ -96,13 +96,13 @@ def _self_times(facts: Facts) -> object:
 
 
 def _leak(facts: Facts) -> object:
-    found: list[object] = [*counted(facts, "live_tensors")]
+    found: list[object] = [*counted(facts, "live_tensors"), facts.failed("memory_growth")]
     sides = facts.exact(lambda exact: exact.get("memory", {}).get("live_bytes", [])[2:])
-    if found and min(map(len, sides)) >= 3:
+    if any(found) and min(map(len, sides)) >= 3:
         was, now = (tensor_growth(side) / 2**20 for side in sides)
         words = f"live tensors grow by {was:.3g} -> {now:.3g} MB per step"
         found += [Evidence("signal", words, was, now, "MB/step")] * (now > was)
-    return found
+    return any(found) and found
 
 
 def _peak(facts: Facts) -> object:

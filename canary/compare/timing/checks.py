@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS, change, check_of, sides_with
@@ -93,7 +93,7 @@ def timing_checks(
         checks = {m: crowded.judged(c) if m != "max_memory" else c for m, c in checks.items()}
     listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
     listed.append(_tokens_per_sec(checks, found_gates, current, baseline, thresholds))
-    return [*listed, *refused]
+    return [*listed, *_gpu_utilization(current, baseline, thresholds), *refused]
 
 
 CLOCKS: dict[Metric, tuple[Metric, ...]] = {
@@ -149,6 +149,11 @@ def _unhealthy(check: Check, ratio: float) -> Check:
         ),
         unjudged="scattered",
     )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(found) if found and len(found) == len(values) else None
 
 
 def _rate(values: Sequence[float | None]) -> float | None:
@@ -222,6 +227,29 @@ def _of_lone_stall(mean: Check, rest: Gate) -> float:
     if mean.unjudged != "stalled":
         return 0.0
     return math.log1p((mean.delta_pct or 0.0) / 100) - rest.estimate.change
+
+
+def _gpu_utilization(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Iterator[Check]:
+    before = _mean([record.perf.gpu_utilization_avg for record in baseline])
+    after = _mean([record.perf.gpu_utilization_avg for record in current])
+    if before is None or after is None:
+        return
+    limit = thresholds.max_gpu_utilization_drop
+    dropped = before - after > limit
+    words = f"GPU utilisation {before:.0f}% -> {after:.0f}%"
+    words += f", a drop of more than {limit:g} points" if dropped else ""
+    status: CheckStatus = "warn" if dropped else "pass"
+    yield check_of(
+        "gpu_utilization",
+        status,
+        words,
+        **change(before, after),
+        unit="%",
+        threshold=-limit,
+        scale="points",
+    )
 
 
 def timing_samples(

@@ -22,6 +22,7 @@ from tests.unit.compare.test_threshold_fields import CASES
 from tests.unit.comparing import (
     altered,
     committed,
+    growing,
     history,
     on_gpu,
     record,
@@ -38,7 +39,10 @@ DOCS = Path(__file__).parents[3] / "docs"
 def comparisons() -> list[Comparison]:
     """Of every kind: trainers, devices, histories, runs that scatter or differ."""
     cpu = [record(number, cpu_s=0.1 * f) for number, f in enumerate(scatter(20, 0.01))]
-    gpu = [altered(on_gpu(record(n)), "memory", "peak_reserved_bytes", to=2**30) for n in range(4)]
+    gpu = [
+        altered(growing(on_gpu(record(n)), 0.0, 0.1), "memory", "peak_reserved_bytes", to=2**30)
+        for n in range(4)
+    ]
     watched = [with_alerts(record(number), []) for number in range(4)]
     unequal = [run(8, 1e-4, sha="b" * 40), run(9, sha="b" * 40)]
     return [

@@ -35,6 +35,7 @@ LOST: dict[str, tuple[str, Callable[[str], RunRecord], str]] = {
     "frozen": ("dpo", without("exact", "frozen", to={}), "frozen_unchanged"),
     "peak": ("sft", without("perf", "max_mem_mb", to=None), "max_memory"),
     "kind of peak": ("sft", without("perf", "max_mem_kind", to="device"), "max_memory"),
+    "growth": ("sft", without("memory", "growth", to=None), "memory_growth"),
     "first loss": ("sft", without("exact", "first_loss", "loss", to=None), "first_loss"),
     "first gradient": (
         "sft",

@@ -1,6 +1,8 @@
-"""Live tensors that stay, and memory that the allocator reserves."""
+"""Memory that grows while training, and what the allocator reserves."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 
@@ -9,7 +11,54 @@ from canary.compare.report import Check
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.record.types import RunRecord
-from tests.unit.comparing import MB, altered, on_gpu, plain, record
+from tests.unit.comparing import MB, altered, growing, on_gpu, plain, record
+
+NOW, BEFORE = record(100), record(0)
+FLAT = growing(BEFORE, 0.0, 0.05)
+
+
+def growth(current: RunRecord, *baseline: RunRecord) -> Check:
+    return compare_to_baseline(current, baseline).check("memory_growth")
+
+
+def test_a_leak_fails() -> None:
+    made = growth(growing(NOW, 1.0, 0.05), FLAT)
+    assert made.status == "fail"
+    assert ": a leak" in made.message
+    assert made.delta == pytest.approx(1.0)
+    half = math.hypot(0.05, 0.05)
+    assert made.interval == pytest.approx((1.0 - half, 1.0 + half))
+    assert made.unit == "MB/step"
+
+
+def test_noise_of_an_allocator_is_no_leak() -> None:
+    assert growth(growing(NOW, 1.0, 3.0), FLAT).status == "pass"
+    assert growth(growing(NOW, 0.3, 0.01), FLAT).status == "pass"
+    assert growth(growing(NOW, -2.0, 0.01), FLAT).status == "pass"
+
+
+def test_a_leak_of_uncertain_size_warns() -> None:
+    assert growth(growing(NOW, 1.0, 0.7), FLAT).status == "warn"
+
+
+def test_a_leak_that_the_baseline_has_too_is_not_the_changes() -> None:
+    leaking = growing(BEFORE, 3.0, 0.05)
+    assert growth(growing(NOW, 3.1, 0.05), leaking).status == "pass"
+    assert growth(growing(NOW, 4.0, 0.05), leaking).status == "fail"
+
+
+def test_resident_memory_has_a_grain_of_48_mb_a_run() -> None:
+    flat = growing(BEFORE, 0.0, 0.001, "resident")
+    assert growth(growing(NOW, 1.0, 0.001, "resident"), flat).status == "warn"
+    assert growth(growing(NOW, 1.5, 0.001, "resident"), flat).status == "fail"
+
+
+def test_slopes_of_two_kinds_or_lost_ones_are_not_passed() -> None:
+    resident = growing(BEFORE, 0.0, 0.01, "resident")
+    assert growth(growing(NOW, 9.0, 0.01), resident).status == "inconclusive"
+    assert growth(altered(NOW, "memory", "growth", to=None), FLAT).status == "inconclusive"
+    unseen = altered(BEFORE, "memory", "growth", to=None)
+    assert growth(growing(NOW, 9.0, 0.01), unseen).status == "skip"
 
 
 def reserving(number: int, mb: float) -> RunRecord:

@@ -10,7 +10,7 @@ import pytest
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
 from canary.record.types import RunRecord
-from tests.unit.comparing import MB, altered, history, on_gpu, record, scatter, trained
+from tests.unit.comparing import MB, altered, growing, history, on_gpu, record, scatter, trained
 from tests.unit.gating import gate, with_curve
 
 
@@ -40,6 +40,18 @@ CASES = [
     Decided("sensitivity", "step_time_median", "adaptive", "fixed", "slower"),
     Decided("max_mem_increase_mb", "max_memory", 50.0, 500.0, "perf.max_mem_mb", 1.15),
     Decided("max_mem_increase_pct", "max_memory", 10.0, 20.0, "perf.max_mem_mb", 1.15),
+    Decided(
+        "max_mem_growth_mb_per_step", "memory_growth", 0.5, 2.0, "memory.growth", statuses=PASSES
+    ),
+    Decided(
+        "max_gpu_utilization_drop",
+        "gpu_utilization",
+        10.0,
+        20.0,
+        "perf.gpu_utilization_avg",
+        plus=-15,
+        statuses=("warn", "pass"),
+    ),
     Decided("metric_false_alarms", "metrics.loss.mean", 0.05, 0.0005, "curves", statuses=PASSES),
     Decided("max_steps_lost_pct", "steps_trained", 5, 50, "steps"),
     Decided("max_nan_steps", "nan_steps", 0, 1, "stability.nan_steps", plus=1, statuses=PASSES),
@@ -156,6 +168,8 @@ def changed(whole: RunRecord, case: Decided) -> RunRecord:
     if case.path == "steps":
         return trained(whole, 70)
     path = case.path.split(".")
+    if path[-1] == "growth":
+        return growing(whole, 1.0, 0.1)
     if path[-1] == "live_tensors":
         return altered(whole, *path, to=[100 + 0.4 * step for step in range(12)])
     if path[-1] == "end":
@@ -168,9 +182,9 @@ def changed(whole: RunRecord, case: Decided) -> RunRecord:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.field}-{case.check}")
 def test_a_field_decides_its_check(case: Decided) -> None:
-    baseline = [on_gpu(run) for run in history(0.005, kind=case.kind)]
+    baseline = [growing(on_gpu(run), 0.0, 0.1) for run in history(0.005, kind=case.kind)]
     slower = 1.05 if case.path == "slower" else 1.0
-    current = on_gpu(record(100, 0.1 * slower, kind=case.kind))
+    current = growing(on_gpu(record(100, 0.1 * slower, kind=case.kind)), 0.0, 0.1)
     metrics = [gate("loss", limit="history")] if case.path == "curves" else []
     if case.path == "cpu_time":
         baseline = [record(place, cpu_s=0.1 * f) for place, f in enumerate(scatter(20, 0.005))]
