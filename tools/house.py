@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_500,
-    "lines of tests": 64_350,
+    "lines of canary": 72_520,
+    "lines of tests": 64_370,
     "lines of bench": 19_840,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -22,7 +22,7 @@ LIMITS = {
     "lines of canary/bisect": 2_680,
     "lines of canary/campaign": 2_370,
     "lines of canary/cli": 1_870,
-    "lines of canary/compare": 12_110,
+    "lines of canary/compare": 12_120,
     "lines of canary/config": 2_890,
     "lines of canary/gate": 2_870,
     "lines of canary/github": 2_200,
@@ -33,11 +33,11 @@ LIMITS = {
     "lines of canary/matrix": 2_380,
     "lines of canary/protocol": 890,
     "lines of canary/pytest_plugin": 720,
-    "lines of canary/record": 4_420,
+    "lines of canary/record": 4_400,
     "lines of canary/report": 4_250,
     "lines of canary/runner": 2_660,
     "lines of canary/serve": 1_010,
-    "lines of canary/training": 18_700,
+    "lines of canary/training": 18_730,
     "lines of canary/trends": 1_230,
     "files too long": 1,
     "functions too long": 0,
