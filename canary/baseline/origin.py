@@ -101,19 +101,15 @@ def context_of_run(record: RunRecord, here: Surroundings, accept: str | None) ->
     ref = environ.get("GITHUB_REF", "")
     if environ.get("GITHUB_EVENT_NAME"):
         sha = environ.get("GITHUB_SHA", "")
+    parts = [environ.get(f"GITHUB_{key}", "") for key in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
     by = environ.get("GITHUB_ACTOR") or environ.get("USER") or "unknown"
     return Context(
         commit=sha if SHA.fullmatch(sha) else "",
         ref=ref or str(record.git.get("branch") or ""),
-        run_url=_run_url(environ),
+        run_url="{}/{}/actions/runs/{}".format(*parts) if all(parts) else "",
         accepted=Accepted(by=by, reason=accept) if accept else None,
         stored=here.now.astimezone(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _run_url(environ: Mapping[str, str]) -> str:
-    parts = [environ.get(f"GITHUB_{key}", "") for key in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
-    return "{}/{}/actions/runs/{}".format(*parts) if all(parts) else ""
 
 
 WRITING = ("push", "schedule", "workflow_dispatch")

@@ -80,7 +80,8 @@ def page_of(
     view = view_of(found)
     if not found.baseline.run_ids and newest is not None:
         return _run_page(newest, found, view)
-    stages = tuple(_stages(found))
+    stages, order = tuple(_stages(found)), list(STATUS_WORDS.values())
+    rows = sorted((*view.rows, *view.skipped), key=lambda row: order.index(row.status))
     return Page(
         title=f"{view.verdict}: {name or view.name or 'canary'}",
         first_line=view.first_line,
@@ -93,7 +94,7 @@ def page_of(
         stages=stages,
         view=view,
         headings=HEADINGS,
-        checks=tuple(_cells(row, COLUMNS) for row in _worst_first(view)),
+        checks=tuple(_cells(row, COLUMNS) for row in rows),
         legend="; ".join(LEGEND.values()),
         alerts=view.alerts,
         notes=view.notes,
@@ -123,11 +124,6 @@ def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
         alerts=view.alerts,
         notes=tuple(record.notes),
     )
-
-
-def _worst_first(view: View) -> list[CheckRow]:
-    order = list(STATUS_WORDS.values())
-    return sorted((*view.rows, *view.skipped), key=lambda row: order.index(row.status))
 
 
 def _cells(row: CheckRow, columns: Iterable[str]) -> tuple[str, ...]:

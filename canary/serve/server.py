@@ -152,11 +152,8 @@ def _bound(request: ServeRequest) -> socket.socket:
                 f"port {request.port} is in use", "choose another with --port; 0 takes a free one"
             ) from error
         raise MachineError(
-            f"cannot listen on {request.host}:{request.port}: {_why(error)}",
+            # Python adds the address to the system's reason.
+            f"cannot listen on {request.host}:{request.port}: "
+            f"{os.strerror(error.errno) if error.errno else error}",
             "choose another --host or --port",
         ) from error
-
-
-def _why(error: OSError) -> str:
-    """Return the system's reason; Python adds the address to it."""
-    return os.strerror(error.errno) if error.errno else str(error)

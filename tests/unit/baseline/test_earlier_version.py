@@ -71,12 +71,3 @@ def test_a_branch_of_an_earlier_version_is_read_as_empty_and_replaced_by_the_nex
     assert {
         path.partition("/")[0] for path in git(bare, "ls-tree", "-r", "--name-only", REF).split()
     } == {"v2"}
-
-
-def test_what_does_not_belong_beside_an_earlier_history_is_still_refused(
-    branch: tuple[Remote, Path], tmp_path: Path
-) -> None:
-    remote, bare = branch
-    write_branch(bare, {ENTRY: entry(record(1)), "train.py": "print()"})
-    with pytest.raises(RecordError, match=r"'train\.py' does not belong"):
-        pull(remote, tmp_path / "into")
