@@ -13,9 +13,9 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_520,
-    "lines of tests": 64_370,
-    "lines of bench": 19_840,
+    "lines of canary": 72_510,
+    "lines of tests": 64_360,
+    "lines of bench": 20_340,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
     "lines of canary/baseline": 1_870,
@@ -36,7 +36,7 @@ LIMITS = {
     "lines of canary/record": 4_400,
     "lines of canary/report": 4_250,
     "lines of canary/runner": 2_660,
-    "lines of canary/serve": 1_010,
+    "lines of canary/serve": 1_000,
     "lines of canary/training": 18_730,
     "lines of canary/trends": 1_230,
     "files too long": 1,
