@@ -225,7 +225,8 @@ def calibrate(
         output = Path(noise_file_of(loaded.config.name))
     written_to = keep(made, output, save_to, records[-1])
     typer.echo(calibration_text(made))
-    typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; canary compare takes it with --noise {output}"))
+    use = "" if save_to else f"; canary compare takes it with --noise {output}"
+    typer.echo(f"\nwrote {written_to}{use}")
     if place is not None:
         typer.echo(push_noise(*place, made.model, records[-1]))
 
