@@ -238,7 +238,8 @@ def _python(document: MatrixFile, stack: str | None) -> tuple[Path, Mapping[str,
 def command_of(cell: Cell, python: Path, folder: Path) -> tuple[str, ...]:
     """Return the words that run a cell. `folder`: of the try."""
     into = {"check": CHECK, "ab": AB}.get(cell.verb, RUNS)
-    words = [*program(python), cell.verb, "--quiet", "--output-dir", str(folder / into)]
+    quiet = [] if cell.verb == "ab" else ["--quiet"]
+    words = [*program(python), cell.verb, *quiet, "--output-dir", str(folder / into)]
     settings = [*cell.settings]
     if cell.verb in ("run", "exec"):
         settings.append(f"name={cell.name}")  # The history has a drawer for each name.

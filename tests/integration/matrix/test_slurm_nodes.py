@@ -23,7 +23,7 @@ launcher: {kind: slurm, device: cpu, poll: 0.5, late: 5}
 
 
 def test_two_nodes_leave_one_record(slurm: SlurmCluster, tmp_path: Path) -> None:
-    values = settings("sft", dataset_size=64, look_steps=2)
+    values = settings("sft", dataset_size=64, look_steps=2, max_steps=12)
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     write_config(tmp_path, values).rename(tmp_path / "canary.yaml")
     words = ["matrix", "matrix.yaml", "--format", "json", "-q", "-o", "out"]

@@ -23,7 +23,7 @@ cells:
   - {name: pairs, config: canary.yaml, verb: ab, arguments: --base main~1 --exact}
   - {name: imported, config: imported.yaml}
 """
-CANARY = "training_type: sft\nlearning_rate: {}\nmax_steps: 6\nrepeats: 1\nlook_steps: 2\n"
+CANARY = "training_type: sft\nlearning_rate: {}\nmax_steps: 12\nrepeats: 1\nlook_steps: 2\n"
 IMPORTED = """
 name: imported
 command: [sh, -c, 'for i in 1 2 3 4 5 6; do echo "it $i loss 0.$i"; done']
@@ -71,7 +71,7 @@ def test_each_verb_and_environment_is_a_cell(repository: Path) -> None:
         "pairs": "changed",
         "imported": "pass",
     }, told
-    assert "learning_rate" in told["pairs"]["message"]
+    assert "learning rate" in told["pairs"]["message"]
     record = json.loads((Path(told["after"]["folder"]) / "metrics.json").read_text())
     assert record["config"]["learning_rate"] == 1e-3
     assert (repository / "own-python-ran").exists()

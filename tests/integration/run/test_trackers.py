@@ -89,7 +89,9 @@ def test_every_stream_has_a_point_a_step(tracked: Finished, logs: Path) -> None:
     assert not [name for name in found if "gpu" in name], "there is none"
 
 
-def test_exact_signals_stand_at_the_last_step_of_the_look(tracked: Finished, logs: Path) -> None:
+def test_exact_signals_stand_at_the_first_step_after_the_look(
+    tracked: Finished, logs: Path
+) -> None:
     found = streams(logs / "basic")
     exact = tracked.record().exact
     for name, value in (
@@ -101,7 +103,7 @@ def test_exact_signals_stand_at_the_last_step_of_the_look(tracked: Finished, log
         ("tokens_fed", exact["work"]["tokens_fed"]),
     ):
         ((step, told_once),) = found[f"exact/{name}"]
-        assert step == len(exact["trajectory"]["losses"])
+        assert step == len(exact["trajectory"]["losses"]) + 1
         assert told_once == pytest.approx(value)
     # The trainer's own log is there too, as often as it logs without the canary.
     assert "train/loss" in scalars(logs / "basic")
