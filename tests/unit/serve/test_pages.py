@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -73,6 +74,34 @@ def test_a_ladder_is_shown_while_it_climbs(tmp_path: Path) -> None:
     assert "not finished: 1 of 2 rounds are timed" in page
     assert 'http-equiv="refresh"' in page
     assert "<label" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"headline": "<script>alert(1)</script>"}, 200),
+        ({"levels": []}, 500),
+        ({"levels": None}, 400),
+        ({"rounds": "many"}, 400),
+    ],
+)
+def test_a_strangers_ladder_adds_no_script_and_ends_no_server(
+    tmp_path: Path, change: dict[str, Any], code: int
+) -> None:
+    folder = tmp_path / "ladder-20260101-000000"
+    finished(folder, 1)
+    made = site(config_of("ppo"), Workshop({}), folder=folder)
+    ladder_at(made, LEVELS, leave_unfinished)
+    file = folder / "ladder.json"
+    file.write_text(jsonio.dumps(jsonio.loads(file.read_bytes()) | change), encoding="utf-8")
+    shown = asking(tmp_path).get(f"/ladder/{folder.name}")
+    assert shown.status_code == code
+    assert "<script>alert" not in shown.text
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+    shown = asking(tmp_path).get(f"/ladder/{folder.name}")
+    assert shown.status_code == 400
+    assert "root:" not in shown.text
 
 
 def test_a_comparison_is_the_report_of_both_runs(tmp_path: Path) -> None:
