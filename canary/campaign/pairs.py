@@ -120,7 +120,7 @@ def run_pairs(
         found = None
         shown = judge(runs.head, runs.base, plan.error_budget(pairs))
         watcher.pair_ended(pairs, _clock(shown))
-        if pairs == 1 and exact_failures(shown):
+        if pairs == 1 < plan.most and exact_failures(shown):
             watcher.exact_failed(pairs, shown)
         decided = plan.pairs is None and decided_by_exact(shown, runs.base)
         if plan.decides_after(pairs) or decided:

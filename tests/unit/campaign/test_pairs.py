@@ -213,6 +213,9 @@ def test_a_fixed_number_of_pairs_runs_whatever_the_first_one_says() -> None:
     run_pairs(Plan(3), machine.launch, Exact(), ear, machine.clock)
     assert len(machine.order) == 6
     assert ear.told == ["Regression: another loss."]
+    only = Ear()
+    run_pairs(Plan(1), machine.launch, Exact(), only, machine.clock)
+    assert only.told == [], "the answer follows at once"
 
 
 @pytest.mark.parametrize(
