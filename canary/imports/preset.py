@@ -299,7 +299,7 @@ def choose(names: Sequence[str]) -> Chosen:
     most = max(known.values(), default=0)
     best = [name for name, count in known.items() if count == most]
     if most < LEAST_KNOWN:
-        return Chosen(None, f"no preset knows {LEAST_KNOWN} of the metrics")
+        return Chosen(None, f"no preset knows at least {LEAST_KNOWN} of the metrics")
     if len(best) > 1:
         return _of_several(best, names)
     return Chosen(shipped(best[0]), "it knows the most metrics")
