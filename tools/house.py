@@ -39,7 +39,7 @@ LIMITS = {
     "lines of canary/serve": 1_000,
     "lines of canary/training": 18_730,
     "lines of canary/trends": 1_230,
-    "files too long": 1,
+    "files too long": 0,
     "functions too long": 0,
     "pages": 25,
     "kB of pages": 248,

@@ -102,7 +102,7 @@ class Script(_Strict):
     edits: list[Edit]
     command: Annotated[list[str], Field(min_length=2)]
     steps: Annotated[int, Field(ge=30)]
-    changes: Annotated[list[Change], Field(min_length=1)]
+    changes: list[Change]
 
     @property
     def repository(self) -> str:

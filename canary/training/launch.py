@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed
 
 from canary.machine.packages import imported_packages
 from canary.protocol.heartbeat import leave_pulse
-from canary.protocol.job import NODE_RANK, Job, Result, StepFile, begun_path, leave_unwritten
+from canary.protocol.job import Job, Result, StepFile, begun_path, leave_unwritten
 from canary.record.exact import Calls, Exact
-from canary.record.jsonio import read_rows
 from canary.record.profile import OPERATORS, Window
 from canary.record.ranks import rank_path
 from canary.record.step_row import Row
@@ -32,7 +29,8 @@ from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
     describe_distributed,
     not_as_asked,
-    of_every_rank,
+    on_main_machine,
+    this_rank,
     world_size,
 )
 from canary.training.collectors.host import HostMeter
@@ -83,16 +81,6 @@ def deterministic_kernels() -> Callable[[], None]:
         torch.backends.cudnn.benchmark = benchmark
 
     return restore
-
-
-def this_rank() -> tuple[int, int]:
-    """Return this process's rank and the number of ranks: as torchrun sets them, else as the
-    default process group knows them."""
-    if "RANK" in os.environ or not torch.distributed.is_available():
-        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    if torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def claim(job: Job) -> None:
@@ -390,7 +378,7 @@ class TrainingLaunch:
         result = replace(result, packages=self._packages or imported_packages())
         self.close()
         if result.status == "completed" and self._nodes > 1 and world_size() > 1:
-            result = self._gathered(result)
+            result = on_main_machine(self.job, self.rank, result)
         try:
             result.write(rank_path(Path(self.job.result_file), self.rank))
         except OSError as error:
@@ -398,53 +386,15 @@ class TrainingLaunch:
                 raise
             leave_unwritten(self.job, error)
 
-    def _gathered(self, result: Result) -> Result:
-        """Write rows and results of all machines' ranks on the main machine; on the others, return
-        the result with a note that names it.
-
-        The main machine is the first by `--node-rank`, else by name, so that it is the same in each
-        launch: torchrun may give rank 0 to another machine each time.
-        """
-        rows_file = rank_path(Path(self.job.rows_file), self.rank)
-        rows = [row for row in read_rows(rows_file) if row["launch"] == self.job.launch]
-        here = {
-            "node_rank": int(os.environ.get(NODE_RANK, "0")),
-            "host": socket.gethostname(),
-            "run_dir": str(rows_file.parent),
-        }
-        everyone = of_every_rank(here | {"rows": rows, "result": asdict(result)})
-        machines = [(one["node_rank"], one["host"], one["run_dir"]) for one in everyone]
-        main, this = min(machines), machines[self.rank]
-        if this != main:
-            note = (
-                f"{machines.count(this)} of {len(machines)} ranks ran here; the record of all "
-                f"ranks is in {main[2]} on {main[1]}"
-            )
-            return replace(result, notes=(*result.notes, note))
-        if self.rank == machines.index(main):
-            for rank, one in enumerate(everyone):
-                if machines[rank] != main:
-                    self._write_remote(rank, one)
-        return result
-
-    def _write_remote(self, rank: int, one: dict[str, Any]) -> None:
-        """Write rows and result of another machine's rank, as if it had run here."""
-        rows = StepFile(rank_path(Path(self.job.rows_file), rank))
-        for row in one["rows"]:
-            rows.append(row)
-        rows.close()
-        Result(**one["result"]).write(rank_path(Path(self.job.result_file), rank))
-
 
 def _canary_files(job: Job, rank: int) -> tuple[Path, ...]:
     """Return the files that the canary itself writes during the training."""
     run_dir = Path(job.rows_file).parent
-    names = ("steps.jsonl", "alerts.jsonl", "log.txt")
-    rows = rank_path(Path(job.rows_file), rank)
-    profile = () if job.profile is None else _profile_files(Window(**job.profile))
-    own = (Path(job.result_file).parent, Path(job.cache_dir))
-    return (*{*(run_dir / name for name in names), rows}, *own, *profile)
-
-
-def _profile_files(window: Window) -> tuple[Path, ...]:
-    return Path(window.folder), Path(window.folder) / OPERATORS, Path(window.trace)
+    found = [run_dir / name for name in ("steps.jsonl", "alerts.jsonl", "log.txt")]
+    found += [rank_path(Path(job.rows_file), rank), Path(job.result_file).parent]
+    found.append(Path(job.cache_dir))
+    if job.profile is not None:
+        window = Window(**job.profile)
+        folder = Path(window.folder)
+        found += [folder, folder / OPERATORS, Path(window.trace)]
+    return tuple(dict.fromkeys(found))

@@ -14,7 +14,7 @@ from canary.config.spans import LOOK_STEPS
 from canary.errors import UsageError, did_you_mean, nearest, replaced
 from canary.record.alert import Severity
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.launch import this_rank
+from canary.training.collectors.distributed import this_rank
 from canary.training.recorder.attached import Keeper, job_keeper
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
