@@ -123,8 +123,10 @@ def said_of(output: Any) -> tuple[bool, torch.Tensor] | None:
 def says_of(args: Any, kwargs: Mapping[str, Any], output: Any) -> str:
     """Return what a call with token ids says: logits of `tokens`, a few scores of `rows`; else
     nothing."""
+    if not any(map(_are_integers, (*args, *kwargs.values()))):
+        return ""
     known = said_of(output)
-    if known is None or not any(map(_are_integers, (*args, *kwargs.values()))):
+    if known is None:
         return ""
     is_fused, said = known
     if is_fused or (said.dim() == 3 and said.shape[-1] >= LEAST_VOCABULARY):

@@ -148,8 +148,8 @@ class ScoredRows:
 
 
 def _layers(model: nn.Module) -> list[Any]:
-    both = ("_disable_adapters", "_active_adapter")
-    return [one for one in model.modules() if all(hasattr(one, name) for name in both)]
+    both = ("_disable_adapters", "_active_adapter")  # Attributes of peft's class: quick to ask.
+    return [one for one in model.modules() if all(hasattr(type(one), name) for name in both)]
 
 
 def adapters_of(model: nn.Module) -> Adapters:

@@ -280,3 +280,35 @@ def test_a_profiler_of_the_users_stays() -> None:
         assert sys.getprofile() is mine
     finally:
         sys.setprofile(before)
+
+
+def first() -> None: ...
+
+
+def second() -> None: ...
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="lines are noted instead")
+def test_a_phase_of_many_calls_leaves_the_calls_of_the_next_one_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when a step evaluates or plays: millions of calls, and then a loss."""
+    monkeypatch.setattr(ran, "MOST_OF_PHASE", 100)
+    notes = RanCode()
+    before = sys.getprofile()
+    sys.setprofile(None)
+    try:
+        notes.training_begins()
+        for _ in range(200):
+            len("")
+        assert sys.getprofile() is None
+        first()
+        notes.phase_is("loss")
+        second()
+        notes.end()
+        assert sys.getprofile() is None
+    finally:
+        sys.setprofile(before)
+    phases = notes.calls[__file__]
+    assert phases[second.__code__.co_firstlineno] == "loss"
+    assert first.__code__.co_firstlineno not in phases
