@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
     "lines of canary": 72_510,
-    "lines of tests": 64_420,
-    "lines of bench": 20_340,
+    "lines of tests": 63_890,
+    "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
     "lines of canary/baseline": 1_870,

@@ -198,8 +198,13 @@ class RanCode:
         if next(self._left, None) is None:
             sys.setprofile(None)
         code = frame.f_code
-        if event == "call" and self._is_users(code):
-            self.calls.setdefault(code.co_filename, {}).setdefault(first_line(code), self._phase)
+        if event != "call" or not self._is_users(code):
+            return
+        known, line = self.calls.setdefault(code.co_filename, {}), first_line(code)
+        if line not in known:
+            known[line] = self._phase
+            if self._leaves is not None:
+                self._leave(self._leaves, code.co_firstlineno, code.co_filename)
 
     def _note_stack(self, phase: str) -> None:
         """Note the lines of the user's loop that entered a phase, which calls alone do not show."""
@@ -221,17 +226,9 @@ class RanCode:
             self._leaves = OF_WORKERS
             MONITORING.restart_events()
         elif MONITORING is None and sys.getprofile() in (None, self._called):
-            left, known = iter(range(MOST_EVENTS)), set[CodeType]()
-
-            def called(frame: FrameType, event: str, _: object) -> None:
-                code = frame.f_code
-                if event == "call" and code not in known and self._is_users(code):
-                    known.add(code)
-                    self._leave(OF_WORKERS, code.co_firstlineno, code.co_filename)
-                if next(left, None) is None:
-                    sys.setprofile(None)
-
-            sys.setprofile(called)
+            self._leaves, self._profiled, self.calls = OF_WORKERS, None, {}
+            self._left = iter(range(MOST_EVENTS))
+            sys.setprofile(self._called)
 
     def _leave(self, phase: str, line: int, file: str) -> None:
         """Leave a line at once: workers are killed. The file does not stay open, because a user's

@@ -8,16 +8,26 @@ from typing import Any
 import torch
 
 
-class DeferredVector:
-    """A vector on its way to the host.
+class DeferredScalars:
+    """Scalars by name on their way to the host.
 
-    On a CPU it is read at once. On CUDA `tolist` would wait for all queued work. So the stream
-    copies the vector to pinned memory, and an event after the copy shows when it has arrived.
+    On a CPU they are read at once. On CUDA `tolist` would wait for all queued work. So the stream
+    copies them to pinned memory as one vector, and an event shows when it has arrived.
     """
 
-    def __init__(self, vector: torch.Tensor) -> None:
-        self._event: Any = None
+    def __init__(self, scalars: Mapping[str, torch.Tensor | float]) -> None:
+        tensors = {k: v.detach() for k, v in scalars.items() if isinstance(v, torch.Tensor)}
+        self._plain = {k: v for k, v in scalars.items() if not isinstance(v, torch.Tensor)}
+        self._names = list(tensors)
         self._values: list[float] = []
+        self._event: Any = None
+        if not tensors:
+            return
+        on_device = (value.device for value in tensors.values() if value.is_cuda)
+        device = next(on_device, torch.device("cpu"))
+        # float32 is inexact for counts above 2**24; the stack uses the widest dtype for all.
+        wide = (v if v.is_floating_point() else v.double() for v in tensors.values())
+        vector = torch.stack([v.to(device, non_blocking=True).reshape(()) for v in wide])
         if not vector.is_cuda:
             self._values = vector.tolist()
             return
@@ -35,37 +45,7 @@ class DeferredVector:
         if self._event is not None:
             self._event.synchronize()
 
-    def read(self) -> list[float]:
-        """Return the numbers. Call it when ready."""
-        return self._values if self._event is None else list(self._host.tolist())
-
-
-class DeferredScalars:
-    """Scalars by name on their way to the host; tensors share one `DeferredVector`."""
-
-    def __init__(self, scalars: Mapping[str, torch.Tensor | float]) -> None:
-        tensors = {k: v.detach() for k, v in scalars.items() if isinstance(v, torch.Tensor)}
-        self._plain = {k: v for k, v in scalars.items() if not isinstance(v, torch.Tensor)}
-        self._names = list(tensors)
-        self._vector: DeferredVector | None = None
-        if tensors:
-            on_device = (value.device for value in tensors.values() if value.is_cuda)
-            device = next(on_device, torch.device("cpu"))
-            # float32 is inexact for counts above 2**24; the stack uses the widest dtype for all.
-            wide = (v if v.is_floating_point() else v.double() for v in tensors.values())
-            parts = [value.to(device, non_blocking=True).reshape(()) for value in wide]
-            self._vector = DeferredVector(torch.stack(parts))
-
-    def is_ready(self) -> bool:
-        """Return whether the numbers have arrived."""
-        return self._vector is None or self._vector.is_ready()
-
-    def wait(self) -> None:
-        """Wait until the numbers have arrived."""
-        if self._vector is not None:
-            self._vector.wait()
-
     def read(self) -> dict[str, float]:
         """Return the scalars. Call it when ready."""
-        values = [] if self._vector is None else self._vector.read()
+        values = self._values if self._event is None else self._host.tolist()
         return self._plain | dict(zip(self._names, values, strict=True))

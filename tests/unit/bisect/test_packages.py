@@ -109,6 +109,7 @@ BAD = "tiny-a==1.7 tiny-b==1.2 tiny-c==1.2"
 FROM_FIVE = "3.0 if have['tiny-a'] >= 5 else 2.0"
 
 
+@pytest.mark.slow
 def test_package_and_version_are_found() -> None:
     found = bisected(FROM_FIVE, GOOD, BAD)
     text = answer_text(found, "text", 200)
@@ -148,6 +149,7 @@ def test_a_release_that_does_not_exist_is_named() -> None:
         bisected("2.0", GOOD, "tiny-a==9.9 tiny-b==1.2 tiny-c==1.2")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpacked")
 def test_it_goes_on_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Path] = []

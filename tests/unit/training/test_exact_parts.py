@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from canary.training.collectors.batches import batch_sha256, count_tokens, describe_batch
 from canary.training.collectors.clock import StepClock
-from canary.training.collectors.scalars import DeferredScalars, DeferredVector
+from canary.training.collectors.scalars import DeferredScalars
 from canary.training.exact.operators import LiveTensors, WorkCounter
 from canary.training.exact.parameters import (
     UpdateCapture,
@@ -290,11 +290,9 @@ def test_live_tensors_are_counted_while_workers_read_a_stream() -> None:
 
 
 def test_a_scalar_is_what_it_was_when_it_was_handed_over() -> None:
-    loss, flags = torch.tensor(1.5, requires_grad=True), torch.tensor([True, False])
-    scalars, vector = DeferredScalars({"loss": loss}), DeferredVector(flags)
+    loss = torch.tensor(1.5, requires_grad=True)
+    scalars = DeferredScalars({"loss": loss, "rows": 3})
     with torch.no_grad():
         loss += 1
-        flags[:] = True
     assert scalars.is_ready()
-    assert vector.is_ready()
-    assert (scalars.read(), vector.read()) == ({"loss": 1.5}, [1.0, 0.0])
+    assert scalars.read() == {"loss": 1.5, "rows": 3}

@@ -181,20 +181,16 @@ def test_a_step_after_the_look_is_one_of_a_training_without(loop: Loop, tmp_path
     assert plain["objects"] == plain["frozen"] == 0
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_rows_of_the_look_are_flagged_and_a_short_training_has_a_third(
-    loop: Loop, tmp_path: Path
-) -> None:
+def test_rows_of_the_look_are_flagged_and_a_short_training_has_a_third(tmp_path: Path) -> None:
     def pass_by(*_: Any) -> None: ...
 
-    known = {"max_steps": 7} if loop is by_recorder else {}
-    assert loop(tmp_path / "short", 12, pass_by, steps=7, **known) == [True] * 2 + [False] * 5
-    assert loop(tmp_path / "one", 1, pass_by, steps=4) == [True] + [False] * 3
+    short = by_recorder(tmp_path / "short", 12, pass_by, steps=7, max_steps=7)
+    assert short == [True] * 2 + [False] * 5
+    assert by_trainer(tmp_path / "one", 1, pass_by, steps=4) == [True] + [False] * 3
 
 
 @pytest.mark.spread(2)
-@pytest.mark.parametrize("failing", [1, 3])
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(("loop", "failing"), [(by_recorder, 1), (by_trainer, 3)])
 def test_a_training_that_fails_in_its_look_leaves_nothing(
     loop: Loop, failing: int, tmp_path: Path
 ) -> None:
