@@ -41,7 +41,7 @@ def config_in(
     if lacking is None:
         raise UsageError(
             f"{name} is not in {role} ({label})",
-            f"commit it there, or use a config outside the repository: --{role}-config FILE",
+            "commit it there first, or keep the config outside the repository",
         )
     return lacking(name)
 

@@ -35,7 +35,7 @@ def git(
         text = os.fsencode(given)
         done = run_git(folder, *arguments, environ=environ, given=text, timeout_s=None, tokens=True)
     except GitMissing as error:
-        raise GitMissing("git is needed to check out two commits") from error
+        raise GitMissing("git is needed to check out commits") from error
     if done.code != 0:
         said = os.fsdecode(done.err).strip().splitlines()
         lines = [line for line in said if not line.startswith("hint:")]

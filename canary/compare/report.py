@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from canary.compare.diagnosis.suspects import Diagnosis
+from canary.compare.diagnosis.suspects import Diagnosis, Shown
 from canary.compare.exact.stages import ORDER, STAGE_OF
 from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
 
@@ -40,8 +40,6 @@ Unjudged = Literal["crowded", "scattered", "untimed", "stalled", "inapplicable",
 scatter more than the noise model says. `untimed`: a side ran only its look. `stalled`: one stalled
 step alone makes it too slow. `inapplicable`: the check is for other trainings. `unrecorded`: no
 side recorded the stage."""
-
-Shown = float | int | str | None
 
 
 class Moved(TypedDict):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canary.errors import CanaryError, UsageError, printable
 from canary.protocol.job import Result, disk_full
@@ -55,6 +56,15 @@ def describe_failure(error: BaseException) -> Result:
     words = one_line(error)
     reason = f"{words}{_where(error)}"
     return Result(status="failed", reason=reason, failure=failure_of(words), see_log=True)
+
+
+def struck(error: BaseException) -> bool:
+    """Return whether one of the program's signal handlers raised this, as a time limit does: it is
+    meant for the code that the signal struck, wherever that was."""
+    handlers: list[Any] = [signal.getsignal(number) for number in signal.valid_signals()]
+    inner = [getattr(one, "func", one) for one in handlers]
+    codes = {getattr(getattr(one, "__func__", one), "__code__", None) for one in inner} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def failure_of(words: str) -> Failure | None:

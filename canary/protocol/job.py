@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
 
+from canary.files import KeptFile
 from canary.record import jsonio
 from canary.record.alert import Severity
 from canary.record.exact import TORCH_LOOP as TORCH_LOOP
@@ -181,22 +183,16 @@ class Listener(Protocol):
     def waiting(self) -> None: ...
 
 
-class StepFile:
+class StepFile(KeptFile):
     """Appends one JSON line per step in one write call, so that a kill loses no finished step."""
 
     def __init__(self, path: Path) -> None:
-        self._stream: TextIO = path.open("a", encoding="utf-8")
+        super().__init__(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def append(self, row: Row) -> None:
-        """Write one row and flush it to the kernel.
+        """Write one row.
 
         Raises:
             OSError: the disk is full.
         """
-        self._stream.write(jsonio.dumps(row) + "\n")
-        self._stream.flush()
-
-    def close(self) -> None:
-        """Close the file; on a full disk, drop unwritten content."""
-        with contextlib.suppress(OSError):
-            self._stream.close()
+        self.write(f"{jsonio.dumps(row)}\n".encode())

@@ -304,10 +304,14 @@ class Varied(TypedDict, total=False):
     """Whether a `DataLoader` read a stream, which its workers split."""
 
 
+RuleStatus = Literal["holds", "broken", "note", "not asked"]
+"""`note`: it looks broken, but nothing shows for sure that it is no choice."""
+
+
 class Asked(TypedDict, total=False):
     """What the model said when it was asked a second time about rows of the look."""
 
-    status: Literal["holds", "broken", "note", "not asked"]
+    status: RuleStatus
     words: str
     """One sentence without a full stop: both values, or why nothing was asked."""
     place: str

@@ -83,7 +83,7 @@ def _why_none(window: Window, first_step: int | None, last_step: int | None) -> 
     if first_step > window.start_step:
         return (
             f"{window.in_words()} not profiled: training resumed from a checkpoint with step "
-            f"{first_step}"
+            f"{first_step - 1}"
         )
     return f"{window.in_words()} not profiled: the profiler wrote nothing; see log.txt"
 

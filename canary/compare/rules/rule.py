@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
 
-from canary.compare.report import Shown
+from canary.compare.diagnosis.suspects import Shown
+from canary.record.exact import RuleStatus as RuleStatus
 from canary.record.types import RunRecord
 
 Judge = Callable[[RunRecord], "Answer"]
-RuleStatus = Literal["holds", "broken", "note", "not asked"]
-"""`note`: it looks broken, but nothing shows for sure that it is no choice."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from canary.training.collectors.named import items_of
+
 PIECE = 128
 """Positions of a row whose logits are read together."""
 IGNORE = -100
@@ -111,8 +113,8 @@ def said_of(output: Any) -> tuple[bool, torch.Tensor] | None:
     if torch.is_tensor(known) and known.dim() == 2:
         return True, known
     found: Any = getattr(output, "logits", None)
-    if found is None and isinstance(output, Mapping):
-        found = output.get("logits")
+    if found is None:
+        found = (items_of(output) or {}).get("logits")
     if found is None and isinstance(output, tuple | list):
         found = next((one for one in output if torch.is_tensor(one) and one.dim() >= 2), None)
     found = output if found is None else found

@@ -17,7 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.hooks import RemovableHandle
 
-from canary.protocol.failure import one_line
+from canary.protocol.failure import one_line, struck
 from canary.record.exact import Asked, Exact
 from canary.record.facts import Facts
 from canary.training.asking import again, conversing, reading
@@ -147,7 +147,9 @@ class Asking:
         try:
             with uncounted(), torch.no_grad():
                 call(*args)
-        except Exception as error:  # noqa: BLE001 - a user's model may refuse or return anything
+        except Exception as error:
+            if struck(error):
+                raise
             self._gives_up(f"the training cannot be looked at: {one_line(error)}")
 
     # Calls of models.
@@ -206,7 +208,7 @@ class Asking:
         if trains:
             self._calls.append(call)
             # The loop may keep its loss, and with it the hook.
-            said.register_hook(functools.partial(self._safely, _read, weakref.ref(call)))
+            _hook(said, functools.partial(self._safely, _read, weakref.ref(call)))
         else:
             self._scored.called(call, updates)
 
@@ -323,6 +325,16 @@ def _asked(ask: Callable[[Look], Asked], look: Look) -> Asked:
 def _in_backward() -> bool:
     """Whether a backward pass runs, as when a checkpoint computes again."""
     return bool(torch._C._current_graph_task_id() != -1)
+
+
+def _hook(said: torch.Tensor, read: Callable[[torch.Tensor], None]) -> None:
+    """Read the gradient of a tensor where the graph made it: a hook of the tensor would be saved
+    with it."""
+    place, node = said.output_nr, said.grad_fn
+    if node is None:
+        said.register_hook(read)
+    else:
+        node.register_prehook(lambda found: read(found[place]))
 
 
 def _read(call: weakref.ref[Call], gradient: torch.Tensor) -> None:

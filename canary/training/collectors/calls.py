@@ -146,8 +146,7 @@ class WrittenFiles:
         }
 
     def _foreign_bytes(self) -> int | None:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()
+        # What waits in the buffer of a stream does not count: a flush would be the user's to see.
         total = _written_chars()
         if total is None:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MemberDescriptorType
 from typing import Any
@@ -49,8 +50,8 @@ def named(batch: Any) -> Named:
     if isinstance(batch, Named):
         return batch
     found, inner = Named(), _Inner()
-    if _is_features(batch):
-        inner.put_all("", _by_name(batch))
+    if (columns := _columns(batch)) is not None:
+        inner.put_all("", columns)
     elif isinstance(batch, Mapping) or (isinstance(batch, list | tuple) and not _is_text(batch)):
         for name, value in held_by(batch).items():
             tensor = _tensor(value)
@@ -80,11 +81,12 @@ def held_by(value: Any) -> Mapping[Any, Any]:
     """Return what a container or an object holds, by key, place or attribute; empty for others.
 
     An object is only read: its `__dict__` and slots, so no property and no `__getattr__` runs."""
-    if isinstance(value, Mapping):
-        return dict(value.items())  # the length of a TensorDict is that of its rows
-    if isinstance(value, list | tuple):
-        return dict(enumerate(value))
     kind = type(value)
+    if issubclass(kind, list | tuple):
+        return dict(enumerate(value))
+    items = items_of(value)
+    if items is not None:
+        return items
     root = kind.__module__.partition(".")[0]
     standard = root in sys.stdlib_module_names or root in ("builtins", "torch", "numpy")
     if callable(value) or (standard and root not in PLAIN):
@@ -96,6 +98,18 @@ def held_by(value: Any) -> Mapping[Any, Any]:
         if isinstance(slot, MemberDescriptorType) and name != "__dict__" and _is_set(slot, value)
     }
     return slots | _attributes(value)
+
+
+def items_of(value: Any) -> dict[Any, Any] | None:
+    """Return what a mapping stores; None for other objects, and for mappings whose items are
+    computed when they are read: they may draw random numbers."""
+    if issubclass(type(value), UserDict):
+        value = value.data
+    kind = type(value)
+    if issubclass(kind, dict):
+        return dict(dict.items(value))
+    # The length of a TensorDict is that of its rows.
+    return dict(value.items()) if kind.__module__.startswith("tensordict.") else None
 
 
 def _attributes(value: Any) -> dict[str, Any]:
@@ -143,8 +157,8 @@ class _Inner:
         if self._left < 0:
             self._unseen.append("more")
             return
-        if _is_features(value):
-            value = _by_name(value)
+        columns = _columns(value)
+        value = value if columns is None else columns
         several = isinstance(value, list | tuple) and not _is_only(value, str)
         tensor = self._stacked(name, value) if several else _tensor(value)
         if tensor is not None:
@@ -212,17 +226,13 @@ def _numbers(value: Any) -> torch.Tensor | None:
     return torch.stack(rows)  # type: ignore[arg-type]
 
 
-def _is_features(value: Any) -> bool:
-    """Return whether these are samples before collation: mappings with the same names."""
-    return (
-        isinstance(value, list | tuple)
-        and _is_only(value, Mapping)
-        and all(sample.keys() == value[0].keys() for sample in value)
-    )
-
-
-def _by_name(samples: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {str(name): [sample[name] for sample in samples] for name in samples[0]}
+def _columns(value: Any) -> dict[str, list[Any]] | None:
+    """Return the values by name of samples before collation: mappings with the same names; None
+    for everything else."""
+    rows = [*map(items_of, value)] if issubclass(type(value), list | tuple) else []
+    if not rows or any(row is None or row.keys() != rows[0].keys() for row in rows):  # type: ignore[union-attr]
+        return None
+    return {str(name): [row[name] for row in rows if row] for name in rows[0] or ()}
 
 
 def _is_only(values: Sequence[Any], kind: Any) -> bool:

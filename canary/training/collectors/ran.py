@@ -162,6 +162,7 @@ class RanCode:
         if self._tool is not None:
             MONITORING.free_tool_id(self._tool)
             self._tool = None
+        self._left = iter(())  # Another thread that is noted stops with its next call.
         if self._profiled is not None:
             self._profiled = None
             if sys.getprofile() == self._called:

@@ -7,13 +7,13 @@ import math
 import os
 import sys
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import torch
 
+from canary.files import KeptFile
 from canary.record.step_row import TOKEN_TOTALS, Row
 from canary.training.collectors.batches import count_tokens
 from canary.training.collectors.clock import StepClock, StepTime
@@ -122,10 +122,7 @@ class _Resident:
     """Resident memory of this process; on Linux from an open file, at a tenth of psutil's cost."""
 
     def __init__(self) -> None:
-        self._file: int | None = None
-        if sys.platform == "linux":
-            self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-            weakref.finalize(self, os.close, self._file)
+        self._file = KeptFile("/proc/self/statm") if sys.platform == "linux" else None
 
     def bytes(self) -> int:
         """Return the resident memory now."""
@@ -133,7 +130,7 @@ class _Resident:
             import psutil  # a user's Python may lack it
 
             return int(psutil.Process().memory_info().rss)
-        return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(self._file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class _RunDelay:
@@ -141,25 +138,18 @@ class _RunDelay:
     From Linux (second number of schedstat, ns); the file stays open: 1 us per reading."""
 
     def __init__(self) -> None:
-        self._file: int | None = None
+        self._file: KeptFile | None = None
         self._last: float | None = None
 
     def since_last(self) -> float | None:
         """Return the seconds since the last call; None at first or without the kernel's counter."""
         if self._file is None:
-            self._file = self._open()
-        if self._file < 0:
-            return None
-        before, self._last = self._last, int(os.pread(self._file, 128, 0).split()[1]) / 1e9
+            try:
+                self._file = KeptFile("/proc/thread-self/schedstat")
+            except OSError:
+                return None
+        before, self._last = self._last, int(self._file.read().split()[1]) / 1e9
         return None if before is None else self._last - before
-
-    def _open(self) -> int:
-        try:
-            found = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return -1
-        weakref.finalize(self, os.close, found)
-        return found
 
 
 class EndedSteps:

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from canary.record.exact import Work
+from canary.training.collectors.named import tensors_in
 from canary.training.exact.outer import OuterLosses
 
 
@@ -37,6 +38,8 @@ class _Counting(TorchDispatchMode):
         self.flops = 0
         self.forwards = 0
         self.tokens_fed = 0
+        self.counts = True
+        """False once the counts are taken: another thread can not take the mode off this one."""
         self._vocabulary = vocabulary
         self.outer = OuterLosses()
 
@@ -48,6 +51,8 @@ class _Counting(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if not self.counts:
+            return func(*args, **(kwargs or {}))
         self.operators[str(func)] += 1
         if func is torch.ops.aten.embedding.default and args[0].shape[0] == self._vocabulary:
             self.forwards += 1
@@ -78,8 +83,8 @@ class WorkCounter:
             embedding = policy.get_input_embeddings()
         else:
             embedding = largest_embedding(model)
-        weight = getattr(embedding, "weight", None)
-        self._counting = _Counting(None if weight is None else int(weight.shape[0]))
+        # Not `weight`: a parametrization would compute it, and may draw random numbers.
+        self._counting = _Counting(getattr(embedding, "num_embeddings", None))
 
     def begin(self) -> None:
         """Start counting."""
@@ -87,6 +92,7 @@ class WorkCounter:
 
     def end(self) -> Work:
         """Stop counting and return the counts. Modes that the training entered meanwhile stay."""
+        self._counting.counts = False
         above: list[Any] = []
         while (top := _get_current_dispatch_mode()) is not None and top is not self._counting:
             above.append(_pop_mode())
@@ -217,21 +223,8 @@ def _waiting(loaders: Sequence[weakref.ref[Any]]) -> set[int]:
             continue
         arrived = [info[1] for info in list(loader._task_info.values()) if len(info) == 2]
         arrived += list(getattr(loader._data_queue, "queue", ()))  # of the thread that pins memory
-        found |= {id(one) for one in _inside(arrived) if isinstance(one, torch.Tensor)}
+        found |= {id(one) for _, one in tensors_in(arrived)}
     return found
-
-
-def _inside(batch: Any) -> Iterator[Any]:
-    """Yield the leaves of nested mappings, sequences and objects."""
-    if isinstance(batch, Mapping):
-        batch = list(batch.values())
-    elif hasattr(batch, "__dict__") and not isinstance(batch, torch.Tensor):
-        batch = list(vars(batch).values())
-    if isinstance(batch, list | tuple):
-        for one in batch:
-            yield from _inside(one)
-    else:
-        yield batch
 
 
 def _size(objects: Sequence[Any], left_out: Set[int]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 
-from canary.protocol.failure import one_line
+from canary.protocol.failure import one_line, struck
 from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
 from canary.training.collectors.batches import describe_batch
@@ -104,12 +104,16 @@ class ExactSignals:
         try:
             return call()
         except Exception as error:
-            if not self._guest:
+            if not self._guest or struck(error):
                 raise
-            self.failed = self.failed or one_line(error)
-            with contextlib.suppress(Exception):
-                self.give_up()
+            self.fail(one_line(error))
             return None
+
+    def fail(self, why: str) -> None:
+        """End the look early."""
+        self.failed = self.failed or why
+        with contextlib.suppress(Exception):
+            self.give_up()
 
     @contained
     def training_begins(self, done: int = 0) -> None:

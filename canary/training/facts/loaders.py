@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from canary.files import Descriptor
 from canary.record.exact import Exact
 from canary.record.facts import Facts, LoaderFacts
 from canary.training.collectors.batches import batch_sha256, hashable
@@ -156,7 +157,7 @@ class LoaderWorkers:
     subject = "data workers"
 
     def __init__(self) -> None:
-        self._pipe: tuple[int, int] | None = None
+        self._pipe: tuple[Descriptor, Descriptor] | None = None
         self._originals: list[tuple[Any, Any]] = []
         self._read = b""
         self._fetches = 0
@@ -171,7 +172,7 @@ class LoaderWorkers:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
-        self._pipe, self._read = (reading, writing), b""
+        self._pipe, self._read = (Descriptor(reading), Descriptor(writing)), b""
         for owner in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
             original = owner.fetch
             self._originals.append((owner, original))
@@ -186,10 +187,10 @@ class LoaderWorkers:
             return
         reading, writing = self._pipe
         with contextlib.suppress(BlockingIOError):
-            while more := os.read(reading, 1 << 16):
+            while reading.is_ours() and (more := os.read(reading.number, 1 << 16)):
                 self._read += more
-        os.close(reading)
-        os.close(writing)
+        reading.close()
+        writing.close()
         self._pipe = None
 
     def tell(self, facts: Facts, exact: Exact) -> None:
@@ -251,8 +252,9 @@ class LoaderWorkers:
                 "rows": None if rows is None else _rows_sha256(rows),
             }
         ).encode()
-        if self._pipe is not None and len(line) < MOST_BYTES:
-            os.write(self._pipe[1], line + b"\n")
+        writing = self._pipe and self._pipe[1]
+        if writing and writing.is_ours() and len(line) < MOST_BYTES:
+            os.write(writing.number, line + b"\n")
 
 
 def _rows_sha256(rows: Any) -> str | None:

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from canary.protocol.failure import one_line
+from canary.protocol.failure import one_line, struck
 from canary.record.exact import Exact
 from canary.record.facts import ClipFacts, Facts, Holding, UpdateFacts
 from canary.training.collectors.distributed import world_size
@@ -142,7 +142,9 @@ class UpdateWatcher:
         try:
             with uncounted(), torch.no_grad():
                 yield
-        except Exception as error:  # noqa: BLE001 - a user's objects may do anything
+        except Exception as error:
+            if struck(error):
+                raise
             self._error = self._error or RuntimeError(one_line(error))
             self._off = True
 

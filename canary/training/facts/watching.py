@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from canary.protocol.failure import one_line
+from canary.protocol.failure import one_line, struck
 from canary.record.exact import Exact
 from canary.record.facts import Facts
 from canary.training.facts.loaders import LOADERS
@@ -62,7 +62,9 @@ class Watching:
     def _try(self, watcher: Watcher, call: Callable[[], Any]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - a user's objects may do anything
+        except Exception as error:
+            if struck(error):
+                raise
             self._failed[watcher.subject] = one_line(error)
 
 

@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 from canary.config.trainers import TRAINERS
 from canary.record.step_row import Row
 from canary.training.collectors.metrics import StepMetrics
-from canary.training.collectors.named import Named, named, with_nested
+from canary.training.collectors.named import Named, items_of, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, RunningStep, summed
 from canary.training.collectors.uncounted import uncounted
@@ -51,7 +51,7 @@ def _mean(losses: Sequence[float]) -> float | None:
 def _whole(batch: Any, inputs: Mapping[str, Any]) -> Named:
     """Return all of a batch; `inputs`: what is counted of it, without text beside tensors."""
     whole = named(batch)
-    if isinstance(batch, Mapping):
+    if items_of(batch) is not None:
         whole.update({k: v for k, v in inputs.items() if isinstance(v, torch.Tensor)})
     # A loader yielded it, unless a trainer sampled it: then its floats are computed.
     whole.entered = "completion_ids" not in whole
@@ -208,11 +208,11 @@ class TrainerCollector(TrainerCallback):
     def _batch_enters(self, batch: Any) -> None:
         self._entered = True
         self._seen.add("passed")
-        inputs = batch
-        if isinstance(inputs, Mapping) and any(map(torch.is_tensor, inputs.values())):
-            inputs = with_nested(inputs)
+        items = items_of(batch)
+        if items is not None and any(map(torch.is_tensor, items.values())):
+            inputs = with_nested(items)
         else:
-            inputs = named(inputs)
+            inputs = named(batch)
         if not inputs:
             return
         self._seen.add("batches")
@@ -224,7 +224,8 @@ class TrainerCollector(TrainerCallback):
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         # A user's training_step may take items out of its batch, so keep a copy.
-        batch = dict(inputs) if isinstance(inputs, Mapping) else named(inputs)
+        items = items_of(inputs)
+        batch = named(inputs) if items is None else items
         self._in_step, self._entered = True, False
         try:
             loss = original(*args, **kwargs)

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 from collections import deque
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from canary.record.exact import Micro
 from canary.training.collectors.batches import batch_sha256, hashable, parts
-from canary.training.collectors.named import Named, named, tensors_in
+from canary.training.collectors.named import Named, items_of, named, tensors_in
 
 MOST_WAITING = 8
 """Batches kept per loader that no backward has used yet."""
@@ -50,8 +50,7 @@ class LoaderBatches:
         self._last = id(iterator)
         queue = self._waiting.setdefault(self._last, deque(maxlen=MOST_WAITING))
         # A loop may take entries out of a batch: `labels = batch.pop("labels")`.
-        whole = dict(batch) if isinstance(batch, MutableMapping) else {}
-        queue.append(_Yielded(batch, whole))
+        queue.append(_Yielded(batch, items_of(batch) or {}))
 
     def entered(self, arguments: Mapping[str, Any]) -> None:
         """These tensors enter the model: batches before theirs may be skipped, as by a loop that
@@ -86,7 +85,7 @@ class LoaderBatches:
                 queue.popleft()
         taken = [queue.popleft() for queue in self._waiting.values() if queue]
         self._waiting = {key: queue for key, queue in self._waiting.items() if queue}
-        return [{**one.whole, **one.batch} if one.whole else one.batch for one in taken]
+        return [one.whole | (items_of(one.batch) or {}) or one.batch for one in taken]
 
 
 def _place(value: torch.Tensor) -> int:
@@ -152,8 +151,7 @@ def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Named:
     }
     tensors = Named()
     for name, value in (found | dict(kwargs)).items():
-        flat = value if isinstance(value, Mapping) else {name: value}
-        for key, one in tensors_in(value, "" if flat is value else name):
+        for key, one in tensors_in(value, name if items_of(value) is None else ""):
             if not one.requires_grad:
                 tensors[key] = one
     tensors.entered = True

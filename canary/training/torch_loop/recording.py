@@ -112,6 +112,13 @@ class Recording:
                 f"({self.size} parameters); not recorded: {names}"
             )
 
+    def moves(self) -> None:
+        """The loop goes on in another thread: what the look counted in the first one is not all."""
+        self.thread = threading.get_ident()
+        exact = self.collector.look.exact
+        if exact is not None:
+            exact.fail("its steps run in several threads")
+
     def trains(self, optimizer: Optimizer) -> bool:
         """Return whether the optimizer trains the recorded model, for the recorded loss."""
         return self._optimizers.trains(optimizer)

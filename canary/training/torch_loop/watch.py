@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
-from canary.protocol.failure import one_line
+from canary.protocol.failure import one_line, struck
 from canary.protocol.job import JOB, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.asking.observer import EARLY
@@ -99,6 +99,8 @@ class LoopWatch:
         except (StopTraining, KeyboardInterrupt):
             raise
         except Exception as error:
+            if struck(error):
+                raise
             self._off = True
             say(f"this loop is not recorded further: {one_line(error)}; please report it")
             if os.environ.get("CANARY_DEBUG"):
@@ -273,6 +275,8 @@ class LoopWatch:
         run = self._run
         if run is None or not run.trains(optimizer):
             return None
+        if self._elsewhere():
+            run.moves()
         run.update_begins(optimizer, inside=self._in_backward)
         step = StepArguments(args, kwargs)
         if step.closure is None and not self._in_backward:

@@ -52,7 +52,7 @@ def training_arguments(
         given = config.trainer_args.get("generation_kwargs") or {}
         wanted["generation_kwargs"] = {**given, **trainer_specific["generation_kwargs"]}
     if spec.trl_defaults:
-        wanted = trl_defaults.left_out(wanted)
+        wanted = trl_defaults.without_speed(wanted)
     settings = adapt.settings(config_class, wanted, spec.notes)
     try:
         return config_class(**settings)

@@ -58,7 +58,7 @@ def without_switches(spec: WorkloadSpec) -> WorkloadSpec:
     return replace(spec, config=config.model_copy(update=plain), trl_defaults=True)
 
 
-def left_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def without_speed(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a trainer's arguments without those for speed. An optimizer other than AdamW stays,
     because it changes what is learned."""
     found = {name: value for name, value in arguments.items() if not LEFT_TO_TRL.fullmatch(name)}

@@ -9,7 +9,7 @@ import pytest
 
 from canary.errors import ConfigError
 from canary.training.trainers import build_trainer
-from canary.training.trainers.trl_defaults import VARIABLE, left_out
+from canary.training.trainers.trl_defaults import VARIABLE, without_speed
 from tests.integration.trainers.test_workload import make_spec
 
 pytestmark = [pytest.mark.train, pytest.mark.usefixtures("one_thread")]
@@ -50,13 +50,13 @@ def test_a_trainer_of_the_users_own_has_no_defaults_of_trl(
         build_trainer(make_spec(tmp_path, "custom", trainer_factory="own:build"))
 
 
-def test_only_arguments_of_speed_are_left_out() -> None:
+def test_only_arguments_of_speed_are_without_speed() -> None:
     given = {"optim": "adamw_torch", "dataloader_pin_memory": True, "dataloader_drop_last": True}
     given |= {"bf16": False, "learning_rate": 0.1, "gradient_checkpointing_kwargs": {}}
-    assert left_out(given) == {"dataloader_drop_last": True, "learning_rate": 0.1}
+    assert without_speed(given) == {"dataloader_drop_last": True, "learning_rate": 0.1}
     adafactor = {"optim": "adafactor", "optim_args": "scale_parameter=False"}
-    assert left_out({**adafactor, "bf16": False}) == adafactor
-    assert left_out({"use_vllm": True, "vllm_mode": "server"}) == {"use_vllm": False}
+    assert without_speed({**adafactor, "bf16": False}) == adafactor
+    assert without_speed({"use_vllm": True, "vllm_mode": "server"}) == {"use_vllm": False}
 
 
 def test_ppo_has_no_defaults_of_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

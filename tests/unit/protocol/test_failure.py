@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from canary.protocol.failure import HERE, describe_failure, failure_of, last_words
+from canary.protocol.failure import HERE, describe_failure, failure_of, last_words, struck
+from canary.protocol.job import StepFile
+from canary.record.jsonio import read_rows
 
 PLAIN = """loading
 Traceback (most recent call last):
@@ -133,3 +141,40 @@ def test_what_ended_a_training_is_a_field_beside_its_words() -> None:
     missing = describe_failure(FileNotFoundError(2, "No such file or directory", "rows.jsonl"))
     assert (missing.status, missing.failure) == ("failed", "not found")
     assert describe_failure(ValueError("no good")).failure is None
+
+
+class Late(Exception):
+    pass
+
+
+def ring(*_: object) -> None:
+    raise Late
+
+
+@pytest.mark.parametrize("handler", [ring, functools.partial(ring, 1)])
+def test_an_error_of_a_signal_handler_is_meant_for_the_program(
+    handler: Callable[..., None],
+) -> None:
+    before = signal.signal(signal.SIGUSR2, handler)
+    try:
+        with pytest.raises(Late) as raised:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        assert struck(raised.value)
+        assert not struck(ValueError("of a user's object"))
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+def test_a_file_of_the_program_under_the_number_of_ours_is_left_alone(tmp_path: Path) -> None:
+    """A program may close all descriptors it does not know, and open files of its own."""
+    rows = StepFile(tmp_path / "rows")
+    rows.append({"step": 1})
+    number = rows._kept.number
+    os.close(number)
+    with (tmp_path / "own").open("w") as own:
+        assert own.fileno() == number
+        rows.append({"step": 2})
+        rows.close()
+        own.write("mine")
+    assert (tmp_path / "own").read_text() == "mine"
+    assert [row["step"] for row in read_rows(tmp_path / "rows")] == [1, 2]

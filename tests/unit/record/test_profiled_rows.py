@@ -115,7 +115,7 @@ def test_what_the_child_left_is_in_the_record_with_paths_that_move_along(tmp_pat
         (
             101,
             140,
-            "steps 20 to 24 not profiled: training resumed from a checkpoint with step 101",
+            "steps 20 to 24 not profiled: training resumed from a checkpoint with step 100",
         ),
     ],
 )

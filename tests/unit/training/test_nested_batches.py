@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,6 +58,8 @@ class Pair(NamedTuple):
 
 class Dictlike(MutableMapping[str, Any]):
     """As a TensorDict: its length is that of its rows, and it has no truth value."""
+
+    __module__ = "tensordict.base"
 
     def __init__(self, **tensors: Any) -> None:
         self._tensors = tensors
@@ -247,3 +249,22 @@ def test_a_loop_without_readable_batches_says_so(
     record = load_record(recorder.folder)
     assert "batches" not in record.exact
     assert words in record.unmeasured["exact.batches"]
+
+
+def test_a_mapping_that_computes_its_items_is_not_asked_for_them() -> None:
+    """It may augment, and draw random numbers: what it stores is seen, as of other objects."""
+
+    class Lazy(Mapping[str, Any]):
+        def __init__(self) -> None:
+            self.stored = {"ids": torch.tensor(IDS)}
+
+        def __getitem__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("its names")
+
+        def __len__(self) -> int:
+            return 1
+
+    assert shapes(Lazy()) == {"stored_ids": [2, 3]}
