@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_510,
-    "lines of tests": 63_890,
+    "lines of canary": 72_610,
+    "lines of tests": 64_140,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -33,11 +33,11 @@ LIMITS = {
     "lines of canary/matrix": 2_380,
     "lines of canary/protocol": 890,
     "lines of canary/pytest_plugin": 720,
-    "lines of canary/record": 4_400,
+    "lines of canary/record": 4_410,
     "lines of canary/report": 4_250,
     "lines of canary/runner": 2_660,
     "lines of canary/serve": 1_000,
-    "lines of canary/training": 18_730,
+    "lines of canary/training": 18_760,
     "lines of canary/trends": 1_230,
     "files too long": 0,
     "functions too long": 0,
