@@ -99,7 +99,7 @@ def checks_table() -> str:
 
 def preset_table() -> str:
     """Return a Markdown table of the shipped presets."""
-    rows = ["| preset | read in | version | formats |", "|---|---|---|---|"]
+    rows = ["| preset | names read in | version of that code | formats |", "|---|---|---|---|"]
     for name in shipped_names():
         one = shipped(name)
         formats = ", ".join(dict.fromkeys(leaf.format for leaf in one.leaves))

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, IterableDataset
 
 from canary.training.collectors.batches import batch_sha256, count_tokens, describe_batch
 from canary.training.collectors.clock import StepClock
 from canary.training.collectors.scalars import DeferredScalars
+from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.operators import LiveTensors, WorkCounter
 from canary.training.exact.parameters import (
     UpdateCapture,
@@ -296,3 +298,21 @@ def test_a_scalar_is_what_it_was_when_it_was_handed_over() -> None:
         loss += 1
     assert scalars.is_ready()
     assert scalars.read() == {"loss": 1.5, "rows": 3}
+
+
+def test_a_mode_of_the_users_sees_no_operator_of_the_canary() -> None:
+    seen: list[str] = []
+
+    class Seeing(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with torch.device("meta"), Seeing():
+        with uncounted():
+            assert torch.ones(2).sum().device.type == "cpu"
+        assert seen == []
+        assert torch.ones(2).device.type == "meta"
+    assert seen
