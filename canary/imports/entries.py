@@ -5,23 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from canary.errors import printable
+from canary.errors import InputError, printable
 
-NON_FINITE = {
-    "nan": math.nan,
-    "inf": math.inf,
-    "+inf": math.inf,
-    "-inf": -math.inf,
-    "infinity": math.inf,
-    "+infinity": math.inf,
-    "-infinity": -math.inf,
-}
-"""Spellings of numbers that are not finite, in lower case."""
 MOST_TOLD = 100
 """Different sentences that are kept."""
 LONGEST_SHOWN = 120
+TEXT = "text"
 
 
 class Entry(NamedTuple):
@@ -41,6 +33,8 @@ class Entry(NamedTuple):
     """Its line in the file, counted from 1."""
     group: str = ""
     """What a column such as `run`, `seed` or `rank` says of the row."""
+    texts: Mapping[str, str] = MappingProxyType({})
+    """What it has that is no number, by name."""
 
 
 def plain(name: str) -> str:
@@ -52,6 +46,24 @@ def shortened(text: object) -> str:
     """Return a stranger's text for a sentence: one line, at most 120 characters."""
     shown = printable(str(text))
     return shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 3]}..."
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a number and what it counts."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def place_of(file: str, line: int | None) -> str:
+    """Return a file and the line in it, if it is known."""
+    return shortened(file if line is None else f"{file}:{line}")
+
+
+def no_step(name: str, text: str, file: str, line: int | None) -> InputError:
+    """Return the error of a step that is no number."""
+    return InputError(
+        f"{place_of(file, line)}: the step `{shortened(name)}` is {shortened(text)}, not a number",
+        "write steps as whole numbers",
+    )
 
 
 @dataclass
@@ -82,14 +94,14 @@ class Telling:
         """Return all that was told, in order."""
         found = []
         for (file, what), (line, count) in self._told.items():
-            place = shortened(file if line is None else f"{file}:{line}")
+            place = place_of(file, line)
             more = f" ({count:,} times)" if count > 1 else ""
             found.append(f"{place}: {what}{more}" if place else f"{what}{more}")
         return [*found, f"{self._more:,} more remarks"] if self._more else found
 
 
 def number_in(text: str) -> float | None:
-    """Return the number that a text is, or None. Python's `1_000` is not a number here."""
+    """Return the number that a text is, such as `NaN`, or None. Python's `1_000` is none here."""
     try:
         return None if "_" in text else float(text)
     except ValueError:
@@ -108,8 +120,7 @@ def as_value(value: Any) -> float | None:
         except OverflowError:
             return math.inf if value > 0 else -math.inf
     if isinstance(value, str):
-        found = NON_FINITE.get(value.strip().lower(), number_in(value))
-        if found is not None:
-            return found
-        raise TypeError("text")
+        if (found := number_in(value)) is None:
+            raise TypeError(TEXT)
+        return found
     raise TypeError("a list" if isinstance(value, list) else "no number")

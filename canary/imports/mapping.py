@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from canary.imports.entries import Telling
+from canary.imports.entries import Telling, counted
 from canary.imports.preset import Preset
 from canary.imports.series import Series, listed
 from canary.record.curves import ROW_METRICS
@@ -118,8 +118,8 @@ def _within(
     """Return the values that can be times or bytes."""
     good = {step: value for step, value in by_step.items() if 0 < value <= most}
     if bad := len(by_step) - len(good):
-        plural = "value" if bad == 1 else "values"
-        telling.tell(f"{bad:,} {plural} of {what} left out: 0, negative, not finite or too large")
+        words = counted(bad, "value", "values")
+        telling.tell(f"{words} of {what} left out: 0, negative, not finite or too large")
     return good
 
 

@@ -51,15 +51,8 @@ def one_run(
     source: str,
     telling: Telling,
 ) -> list[Entry]:
-    """Return the entries of the only run, or of the one that is asked for.
-
-    Args:
-        entries: as they were written.
-        names: the names of the step.
-        axes: those that count for themselves, because a preset says so.
-        asked: the name of a run, or its number in the source.
-        source: for messages.
-        telling: what was told is part of the error.
+    """Return the entries of the only run, or of the one that is asked for by name or number.
+    `names`: of the step; `axes`: those of them that count for themselves, as a preset says.
 
     Raises:
         InputError: there are several and none was asked for, or there is no such run.
@@ -131,11 +124,6 @@ def _starts(entries: Sequence[Entry], names: Sequence[str], axes: Sequence[str])
 
 def _written_twice(entries: Sequence[Entry], names: Sequence[str]) -> bool:
     """Whether any metric has two values at a step."""
-    seen: set[tuple[str, float | None]] = set()
-    for entry in entries:
-        step, _ = step_in(entry, names)
-        found = {(name, step) for name in entry.values if name not in names}
-        if not seen.isdisjoint(found):
-            return True
-        seen |= found
-    return False
+    steps = [(step_in(entry, names)[0], entry.values) for entry in entries]
+    found = [(name, step) for step, values in steps for name in values if name not in names]
+    return len({*found}) < len(found)

@@ -65,8 +65,7 @@ class Name(Strict):
         if self.name is not None:
             return self.name if self.name in set(names) else None
         assert self.glob is not None
-        matches = re.compile(fnmatch.translate(self.glob)).match
-        return min((name for name in names if matches(name)), default=None)
+        return min(fnmatch.filter(names, self.glob), default=None)
 
 
 def _as_name(value: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import InputError
-from canary.imports.entries import Entry, Telling, shortened
+from canary.imports.entries import Telling, shortened
 from canary.imports.files import WHERE_IT_WRITES, Before, Found, files_of
 from canary.imports.formats import files_to_read
 from canary.imports.mapping import Mapped, mapped
@@ -48,11 +48,7 @@ class Imported:
 
 
 def read_source(asked: Asked, before: Before | None = None) -> Imported:
-    """Read what another program left.
-
-    Args:
-        asked: the source, its format and its preset.
-        before: the files that were there before a launch, which must not be read.
+    """Read what another program left. What was there `before` a launch is not read.
 
     Raises:
         InputError: nothing can be read, or it holds no metric.
@@ -77,7 +73,9 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
     entries = list(bounded(form.entries(files, telling, **more)))
     if not any(entry.values for entry in entries):
         raise _no_metric(files, telling)
-    chosen = Chosen(given, "named") if given else _chosen(asked, entries)
+    chosen = Chosen(given, "named" if given else "none was wanted")
+    if asked.preset is None:
+        chosen = choose(list(dict.fromkeys(name for entry in entries for name in entry.values)))
     if fitted is not None and (chosen.preset is None or chosen.preset.extends != fitted.framework):
         chosen = Chosen(fitted, "its patterns fit the most lines")
     source = shortened(files[0].name if len(files) == 1 else asked.source.name)
@@ -109,9 +107,3 @@ def _no_metric(files: list[Found], telling: Telling) -> InputError:
         f"{name} has no metric with a number{f': {said}' if said else ''}",
         "name what the training logged",
     )
-
-
-def _chosen(asked: Asked, entries: list[Entry]) -> Chosen:
-    if asked.preset == NO_PRESET:
-        return Chosen(None, "none was wanted")
-    return choose(list(dict.fromkeys(name for entry in entries for name in entry.values)))

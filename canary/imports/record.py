@@ -10,8 +10,8 @@ from pathlib import Path
 
 from canary.config.load import KEY_HINTS
 from canary.config.spans import WARMUP
-from canary.errors import MachineError, UsageError, printable
-from canary.imports.entries import shortened
+from canary.errors import UsageError, printable
+from canary.imports.entries import counted, shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
 from canary.imports.series import listed
@@ -109,8 +109,9 @@ def summary_of(imported: Imported) -> str:
     count = len(imported.files)
     files = imported.files[0] if count == 1 else f"{count} files"
     steps = f"step {first}" if first == last else f"steps {first} to {last}"
-    rows = f"{len(found.rows):,} row{'' if len(found.rows) == 1 else 's'} of {steps}"
-    return f"{imported.format}, {files}, {rows}, {_metrics(found.count)}"
+    rows = counted(len(found.rows), "row", "rows")
+    metrics = counted(found.count, "metric", "metrics")
+    return f"{imported.format}, {files}, {rows} of {steps}, {metrics}"
 
 
 def preset_words(imported: Imported) -> str:
@@ -118,12 +119,8 @@ def preset_words(imported: Imported) -> str:
     if imported.preset is None:
         return f"none: {imported.why_preset}; metrics keep the names of the source"
     found = imported.mapped
-    names = f"{len(found.names)} of {_metrics(found.count)}"
+    names = f"{len(found.names)} of {counted(found.count, 'metric', 'metrics')}"
     return f"{imported.preset.shown} ({imported.why_preset}); it names {names}"
-
-
-def _metrics(count: int) -> str:
-    return f"{count} metric{'' if count == 1 else 's'}"
 
 
 def import_run(
@@ -164,18 +161,10 @@ def import_run(
     if imported.failed is not None:
         failure = failure_of(imported.failed)
         ended = Result(status="failed", reason=imported.failed, failure=failure)
-    try:
+    with folder.or_nothing():
         fill(writer, imported)
         writer.close_launch(LAUNCH, ended, len(imported.mapped.rows))
         record = writer.finish(ended)
-    except BaseException as error:
-        shutil.rmtree(folder.path, ignore_errors=True)
-        if not isinstance(error, OSError):
-            raise
-        raise MachineError(
-            f"cannot write the record under {output_dir}: {error.strerror or error}",
-            "choose another folder with -o, or free some space",
-        ) from error
     shutil.rmtree(folder.scratch, ignore_errors=True)
     return record, folder.path, imported
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.errors import InputError
-from canary.imports.axis import step_in, step_names
-from canary.imports.entries import Entry, Telling, shortened
+from canary.imports.axis import WHEN, step_in, step_names
+from canary.imports.entries import Entry, Telling, counted, place_of, shortened
 from canary.imports.one_run import one_run
 from canary.imports.preset import Preset
 from canary.imports.readers.rows import LATEST
@@ -22,6 +22,10 @@ MOST_STEPS = 50_000
 MOST_NAMES = 10_000
 LONGEST_NAME = 300
 SHOWN = 5
+ONE_RUN = (
+    "write one run per file, or call the column `run` and add --run; a table needs one column per "
+    "metric"
+)
 
 
 @dataclass
@@ -32,8 +36,6 @@ class Series:
     """None: the source has a null at this step."""
     times: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Step -> the process that wrote it, and when, in seconds since the epoch."""
-    numbered: bool = False
-    """Whether the rows had no step and were counted."""
 
 
 class Gathering:
@@ -42,8 +44,8 @@ class Gathering:
     def __init__(self, telling: Telling, step_names: Sequence[str], *, numbered: bool) -> None:
         self._telling = telling
         self._step_names = step_names
-        self._series = Series(numbered=numbered)
-        self._count = 0
+        self._numbered = numbered
+        self._series = Series()
         self._rows = 0
         self._process = 0
         self._latest: dict[tuple[int, str], int] = {}
@@ -56,11 +58,7 @@ class Gathering:
         self._unordered: set[int] = set()
 
     def take(self, entry: Entry) -> None:
-        """Take one entry.
-
-        Raises:
-            InputError: there are too many steps, names or values.
-        """
+        """Take one entry."""
         step = self._step_of(entry)
         if step is None:
             return
@@ -93,7 +91,7 @@ class Gathering:
 
     def _step_of(self, entry: Entry) -> int | None:
         self._rows += 1
-        if entry.step is None and self._series.numbered:
+        if entry.step is None and self._numbered:
             return self._rows
         given, _ = step_in(entry, self._step_names)
         if given is None:
@@ -111,28 +109,11 @@ class Gathering:
                 what = f"a name of more than {LONGEST_NAME} characters was left out"
                 self._telling.tell(what)
                 return
-            if len(self._series.values) >= MOST_NAMES:
-                raise _too_many_names()
             by_step = self._series.values[name] = {}
-        if step in by_step:
-            # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
-            if name in self._back or self._others(by_step[step], value):
-                self._again[step] = self._again.get(step, 0) + 1
-        else:
-            self._count += 1
-            if self._count > MOST_VALUES:
-                raise InputError(
-                    f"the source has more than {MOST_VALUES:,} values",
-                    "name a shorter run, or log less",
-                )
+        # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
+        if step in by_step and (name in self._back or differ(by_step[step], value)):
+            self._again[step] = self._again.get(step, 0) + 1
         by_step[step] = value
-
-    @staticmethod
-    def _others(was: float | None, now: float | None) -> bool:
-        """Whether two values differ; two NaN do not."""
-        return was != now and not (
-            was is not None and now is not None and was != was and now != now
-        )
 
     def finish(self) -> Series:
         """Return what was gathered, and tell what was repaired.
@@ -141,17 +122,15 @@ class Gathering:
             InputError: there is nothing to compare.
         """
         if self._again:
-            total, first, last = sum(self._again.values()), min(self._again), max(self._again)
-            where = f"step {first}" if first == last else f"{first} to {last}"
+            first, last = min(self._again), max(self._again)
+            words = counted(sum(self._again.values()), "value was", "values were")
+            where = f"step {first}" if first == last else f"steps {first} to {last}"
             if 1 < len(self._again) <= last - first:
                 where = f"{len(self._again)} steps from {first} to {last}"
-            elif first != last:
-                where = f"steps {where}"
-            words = "value was" if total == 1 else "values were"
-            self._telling.tell(f"{total:,} {words} written again at {where}: the last one is used")
+            self._telling.tell(f"{words} written again at {where}: the last one is used")
         elif self._unordered:
             self._telling.tell("the steps are not in order and were sorted")
-        if self._series.numbered:
+        if self._numbered:
             self._telling.tell("the rows have no step, so they are counted from 1")
         series = self._series
         if len({step for by_step in series.values.values() for step in by_step}) > MOST_STEPS:
@@ -173,18 +152,18 @@ def gather(
     """Gather a reader's entries of one run by step. A store's reader has picked the run.
 
     Raises:
-        InputError: as the reader, there are too many values, or several runs.
+        InputError: there are too many steps, several runs, or steps that cannot be told.
     """
-    held = list(bounded(entries))
-    if preset is not None:
-        held = [_of_preset(entry, preset) for entry in held]
+    held = [entry if preset is None else _of_preset(entry, preset) for entry in entries]
     rows = [entry for entry in held if entry.step is None]
-    names = step_names(rows, preset, source)
+    names = step_names(rows, preset, source, telling)
     if not is_store:
         axes = () if preset is None else preset.step
         held = one_run(held, names, axes, run, source, telling)
         rows = [entry for entry in held if entry.step is None]
-    gathering = Gathering(telling, names, numbered=bool(rows) and not names)
+    numbered = bool(rows) and not names
+    _refuse_mixed(held, names, source, numbered=numbered)
+    gathering = Gathering(telling, names, numbered=numbered)
     for entry in held:
         gathering.take(entry)
     series = gathering.finish()
@@ -196,6 +175,49 @@ def gather(
     return series
 
 
+def _refuse_mixed(
+    entries: Sequence[Entry], names: Sequence[str], source: str, *, numbered: bool
+) -> None:
+    """Refuse rows of one step whose texts differ where a metric has two values: they are of two
+    runs, or of a table with a row per metric. A moment or a duration tells no rows apart. If the
+    rows are `numbered`, texts that come in turn do so."""
+    labels = {name for entry in entries for name in entry.texts}
+    for label in sorted(labels if numbered else ()):
+        texts = [entry.texts.get(label, "") for entry in entries]
+        turns = [shortened(text) for text, _ in itertools.groupby(texts)]
+        words = {*turns} - {"True", "False", "true", "false"}
+        if all(texts) and words and len({*turns}) < len(turns):
+            shown = f"{turns[0]}, {turns[1]}"
+            what = f"{source} has no step, and its rows differ in `{shortened(label)}`: {shown}"
+            raise InputError(what, ONE_RUN)
+    labels -= {name for entry in entries for name in entry.values}
+    first: dict[tuple[float, str], Entry] = {}
+    for entry in entries if labels else ():
+        step, _ = step_in(entry, names)
+        for name, value in entry.values.items():
+            if step is None or value is None or name in names:
+                continue
+            other = first.setdefault((step, name), entry)
+            if not differ(other.values[name], value):
+                continue
+            alike = other.values.keys() == entry.values.keys()
+            for label in sorted(labels):
+                pair = [one.texts.get(label, "") for one in (other, entry)]
+                is_apart = pair[0] != pair[1] and (alike or all(pair))
+                if is_apart and not all(map(WHEN.fullmatch, pair)):
+                    shown = ", ".join(shortened(text or "empty") for text in pair)
+                    raise InputError(
+                        f"{place_of(source, entry.line)}: `{shortened(name)}` has two values at "
+                        f"step {step:g}, in rows that differ in `{shortened(label)}`: {shown}",
+                        ONE_RUN,
+                    )
+
+
+def differ(was: float | None, now: float | None) -> bool:
+    """Whether two values differ; two NaN do not."""
+    return was != now and (was == was or now == now)
+
+
 def bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield entries while they are few enough to be held.
 
@@ -205,23 +227,20 @@ def bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
     count = 0
     names: set[str] = set()
     for entry in entries:
-        count += 1 + len(entry.values)
-        if count > 2 * MOST_VALUES:
+        count += max(1, len(entry.values) + len(entry.texts))
+        if count > MOST_VALUES:
             raise InputError(
                 f"the source has more than {MOST_VALUES:,} values",
                 "name a shorter run, or log less",
             )
         if not names.issuperset(entry.values):
             names.update(entry.values)
-        if len(names) > 2 * MOST_NAMES:
-            raise _too_many_names()
+        if len(names) > MOST_NAMES:
+            raise InputError(
+                f"the source has more than {MOST_NAMES:,} metrics",
+                "log values by step, not by name",
+            )
         yield entry
-
-
-def _too_many_names() -> InputError:
-    return InputError(
-        f"the source has more than {MOST_NAMES:,} metrics", "log values by step, not by name"
-    )
 
 
 def _of_preset(entry: Entry, preset: Preset) -> Entry:
@@ -238,25 +257,21 @@ def _of_preset(entry: Entry, preset: Preset) -> Entry:
 
 def _leave_out_other_axes(series: Series, preset: Preset, telling: Telling) -> None:
     for pattern in preset.other_axis:
-        matches = re.compile(fnmatch.translate(pattern)).match
-        other = [name for name in series.values if matches(name)]
+        other = fnmatch.filter(series.values, pattern)
         for name in other:
             del series.values[name]
         if other:
-            words = "1 metric" if len(other) == 1 else f"{len(other)} metrics"
-            was = "was" if len(other) == 1 else "were"
-            telling.tell(f"{words} ({pattern}) {was} left out: the step is not the training step")
+            words = counted(len(other), "metric was", "metrics were")
+            telling.tell(f"{words} left out: the step of {pattern} is not the training step")
 
 
 def _as_nan(series: Series, telling: Telling) -> None:
-    turned = 0
-    for by_step in series.values.values():
-        for step, value in by_step.items():
-            if value is None:
-                by_step[step] = math.nan
-                turned += 1
-    if turned:
-        telling.tell(f"{turned:,} nulls were read as NaN: this framework writes NaN as null")
+    every = series.values.values()
+    nulls = [(found, step) for found in every for step in found if found[step] is None]
+    for found, step in nulls:
+        found[step] = math.nan
+    if nulls:
+        telling.tell(f"{len(nulls):,} nulls were read as NaN: this framework writes NaN as null")
 
 
 def _tell_nulls(series: Series, telling: Telling) -> None:
@@ -264,22 +279,19 @@ def _tell_nulls(series: Series, telling: Telling) -> None:
     nulls: list[str] = []
     wild: dict[str, int] = {}
     for name, by_step in list(series.values.items()):
-        empty = [step for step, value in by_step.items() if value is None]
-        for step in empty:
-            del by_step[step]
-        if empty:
+        kept = {step: value for step, value in by_step.items() if value is not None}
+        series.values[name] = {**kept}
+        if len(kept) < len(by_step):
             nulls.append(name)
-        if not by_step:
+        if not kept:
             del series.values[name]
-        count = sum(value is not None and not math.isfinite(value) for value in by_step.values())
-        if count:
+        if count := sum(not math.isfinite(value) for value in kept.values()):
             wild[name] = count
     if nulls:
         telling.tell(f"null in {listed(nulls)}: no value at these steps")
     if wild:
-        total = sum(wild.values())
-        words = "value is" if total == 1 else "values are"
-        telling.tell(f"{total:,} {words} NaN or infinite, in {listed(list(wild))}")
+        words = counted(sum(wild.values()), "value is", "values are")
+        telling.tell(f"{words} NaN or infinite, in {listed(list(wild))}")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from canary.errors import MachineError
+from canary.errors import MachineError, writing
 from canary.machine.environment import usable_cores
 from canary.machine.gpu import list_devices, visible
 
@@ -27,10 +27,8 @@ FLOCK = "hhqqi4x"
 def pool_file() -> Path:
     """Return the lock file of this user's devices on this machine."""
     folder = Path(tempfile.gettempdir()) / f"rlhf-canary-{os.getuid()}"
-    try:
+    with writing(folder, "set TMPDIR"):
         folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise MachineError(f"cannot make {folder}: {error.strerror}", "set TMPDIR") from error
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise MachineError(f"{folder} belongs to somebody else", "remove it, or set TMPDIR")
     return folder / "devices.lock"
@@ -71,10 +69,8 @@ def all_devices(waits: Callable[[], None], path: Path | None = None) -> Iterator
         MachineError: the file cannot be opened.
     """
     path = path or pool_file()
-    try:
+    with writing(path, "set TMPDIR"):
         file = opened(path)
-    except OSError as error:
-        raise MachineError(f"cannot open {path}: {error.strerror}", "set TMPDIR") from error
     told = False
     try:
         for byte in usable_bytes():

@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from canary.machine.git import GitMissing, run_git
@@ -21,11 +22,14 @@ PREFIX = "canary-"
 
 
 def new_scratch(name: str, repository: Path | None = None) -> Path:
-    """Return a new folder in the temporary folder, locked until this process ends.
+    """Return a new folder in the temporary folder, locked until this process ends. What killed
+    processes left of the repository, in any temporary folder, is removed first.
 
     Raises:
         OSError: it cannot be made.
     """
+    if repository is not None:
+        _remove_left(above for tree in _worktrees(repository) for above in tree.parents)
     scratch = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-")).resolve()
     hidden = scratch / f"{LOCK}.new"
     handle = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -52,23 +56,23 @@ def remove_scratch(scratch: Path, repository: Path | None = None) -> None:
 def remove_left_scratches() -> None:
     """Remove the scratch folders of this user's processes that were killed."""
     with contextlib.suppress(OSError):
-        for scratch in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*/{LOCK}"):
-            with contextlib.suppress(OSError):
-                _remove_if_left(scratch.parent)
+        _remove_left(Path(tempfile.gettempdir()).resolve().iterdir())
 
 
-def _remove_if_left(scratch: Path) -> None:
-    """Raises OSError if the folder's owner lives, or it is not this user's."""
-    seen = scratch.lstat()
-    if scratch.is_symlink() or seen.st_uid != os.getuid() or seen.st_mode & 0o022:
-        return
-    handle = os.open(scratch / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        named = os.fsdecode(os.read(handle, 4096))
-        remove_scratch(scratch, Path(named) if named else None)
-    finally:
-        os.close(handle)
+def _remove_left(folders: Iterable[Path]) -> None:
+    """Remove those of the folders that killed processes of this user left."""
+    for scratch in folders:
+        # An error: it is no scratch folder, or its owner lives.
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            seen = scratch.lstat()
+            shared = scratch.is_symlink() or seen.st_uid != os.getuid() or seen.st_mode & 0o077
+            if shared or not scratch.name.startswith(PREFIX):
+                continue
+            handle = os.open(scratch / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            opened.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            named = os.fsdecode(os.read(handle, 4096))
+            remove_scratch(scratch, Path(named) if named else None)
 
 
 def _worktrees(repository: Path) -> list[Path]:

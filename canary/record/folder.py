@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 import shutil
 import socket
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from canary.config.output import OUTPUT_DIR
 from canary.config.redaction import hidden_text
-from canary.errors import InputError, MachineError, RecordError
+from canary.errors import DISK_FULL, InputError, RecordError, writing
 from canary.record import jsonio
 from canary.record.consistency import contradictions
 from canary.record.ranks import RankSteps, merged_rows
@@ -64,6 +64,8 @@ class RunFolder:
         self.log = path / "log.txt"
         self.scratch = path / ".scratch"
         self._reserve = path / ".reserve"
+        self._made: list[Path] = []
+        """The folders above that `create` made."""
 
     @classmethod
     def create(cls, output_dir: Path, run_id: str) -> RunFolder:
@@ -73,19 +75,36 @@ class RunFolder:
             MachineError: the folder cannot be made, or has no space for a record.
         """
         folder = cls(output_dir / run_id)
-        try:
+        folder._made = [place for place in folder.path.parents if not place.exists()]
+        with folder.or_nothing():
             folder.path.mkdir(parents=True)
-            keep_from_git(output_dir)
             folder.scratch.mkdir()
             folder._reserve.write_bytes(b"\0" * RESERVE_BYTES)
             folder.alerts.touch()
             folder.steps.touch()
-        except OSError as error:
-            raise MachineError(
-                f"cannot write the record under {output_dir}: {error.strerror or error}",
-                "choose another folder with -o, or free some space",
-            ) from error
+            keep_from_git(output_dir)
         return folder
+
+    @contextlib.contextmanager
+    def or_nothing(self) -> Iterator[None]:
+        """Remove all that `create` made if the block fails and there is no record.
+
+        Raises:
+            MachineError: in place of an OSError.
+        """
+        try:
+            with writing(self.path.parent, "choose another folder with -o"):
+                yield
+        except BaseException:
+            left = self.scratch if self.metrics.exists() else self.path
+            shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(OSError):  # Something else may be there.
+                self._reserve.unlink(missing_ok=True)
+                for place in self._made:
+                    if [*place.iterdir()] == [ignored := place / ".gitignore"]:
+                        ignored.unlink()
+                    place.rmdir()
+            raise
 
     def is_there(self) -> bool:
         """Return whether the folder exists. A command may have cleaned its output folder."""
@@ -101,7 +120,7 @@ class RunFolder:
         try:
             jsonio.replace_file(self.metrics, text)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._reserve.exists():
+            if error.errno not in DISK_FULL or not self._reserve.exists():
                 raise
             self._reserve.unlink()
             jsonio.replace_file(self.metrics, text)

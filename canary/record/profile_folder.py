@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from canary.errors import MachineError
+from canary.errors import writing
 from canary.record.profile import OPERATORS, TRACE, Window, read_profile
 from canary.record.types import Profiler, RunRecord
 
@@ -31,13 +31,8 @@ def window_of(settings: Mapping[str, Any], run_dir: Path) -> Window | None:
         if (place / TRACE).exists():
             place /= run_dir.name
     for path in (folder, place):
-        try:
+        with writing(path, "choose another profiler.output_dir"):
             path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise MachineError(
-                f"cannot make {path} for the trace: {error.strerror or error}",
-                "choose another profiler.output_dir",
-            ) from error
     how = ("start_step", "num_steps", "record_shapes", "profile_memory", "with_stack")
     return Window(
         folder=str(folder), trace=str(place / TRACE), **{key: settings[key] for key in how}
@@ -81,10 +76,8 @@ def _why_none(window: Window, first_step: int | None, last_step: int | None) -> 
     if last_step < window.start_step:
         return f"{window.in_words()} not profiled: training ended after step {last_step}"
     if first_step > window.start_step:
-        return (
-            f"{window.in_words()} not profiled: training resumed from a checkpoint with step "
-            f"{first_step - 1}"
-        )
+        words = f"training resumed from a checkpoint with step {first_step - 1}"
+        return f"{window.in_words()} not profiled: {words}"
     return f"{window.in_words()} not profiled: the profiler wrote nothing; see log.txt"
 
 

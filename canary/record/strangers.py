@@ -67,12 +67,9 @@ def stored_record(folder: Path) -> RunRecord:
         RecordError: it cannot be read, is too large, or is not a regular file.
     """
     file = RunFolder(folder).metrics
-    found = stamp(file)
-    if found is None:
+    if stamp(file) is None:
         raise InputError(f"no record at {file}", NAME_A_RUN)
-    if found[1] > LARGEST_RECORD:
-        raise RecordError(f"{file} is larger than {LARGEST_RECORD >> 20} MiB")
-    document = read_document(file, "record", NAME_A_RUN)
+    document = read_document(file, "record", NAME_A_RUN, LARGEST_RECORD)
     try:
         jsonio.check_bounds(document)
     except ValueError as error:
@@ -81,17 +78,8 @@ def stored_record(folder: Path) -> RunRecord:
 
 
 def goes_on(record: RunRecord) -> bool:
-    """Return whether the run is still going.
-
-    Raises:
-        RecordError: the record names an impossible process.
-    """
-    if record.status != "running":
-        return False
-    try:
-        return record.owner is None or is_alive(record.owner)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise RecordError(f"the record names an impossible process: {error}") from error
+    """Return whether the run is still going."""
+    return record.status == "running" and (record.owner is None or is_alive(record.owner))
 
 
 def seen_record(folder: Path) -> RunRecord:
@@ -116,9 +104,8 @@ def can_read(files: Iterable[Path]) -> bool:
     named = [*files]
     found = [file.lstat() for file in named]
     # A pipe would wait for ever, and a link may lead to an endless device.
-    regular = all(stat.S_ISREG(file.st_mode) for file in found)
     size = sum(file.st_size for file in found)
-    if not regular or size > MOST_BYTES:
+    if size > MOST_BYTES or not all(stat.S_ISREG(file.st_mode) for file in found):
         return False
     return size <= FEW_BYTES or sum(map(_values_in, named)) <= MOST_VALUES
 

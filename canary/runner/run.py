@@ -72,15 +72,16 @@ def run_canary(
     require_preset(loaded)
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
-    session = Session(
-        loaded,
-        folder,
-        listener,
-        echo=echo,
-        rendezvous=rendezvous,
-        asks_again=asks_again,
-        variation=variation,
-    )
+    with folder.or_nothing():
+        session = Session(
+            loaded,
+            folder,
+            listener,
+            echo=echo,
+            rendezvous=rendezvous,
+            asks_again=asks_again,
+            variation=variation,
+        )
     try:
         listener.run_begins(folder.path, config)
         session.write()
@@ -90,7 +91,8 @@ def run_canary(
     except (KeyboardInterrupt, MachineError, InputError, ConfigError, OSError) as error:
         result = _ended_by(error, folder.path)
     remove_tree(folder.scratch)
-    return session.finish(result), folder.path, result
+    with folder.or_nothing():
+        return session.finish(result), folder.path, result
 
 
 def _ended_by(error: BaseException, folder: Path) -> Result:

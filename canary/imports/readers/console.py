@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from canary.errors import ConfigError, InputError
-from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
+from canary.imports.entries import Entry, Telling, no_step, number_in, shortened
 from canary.imports.files import Found
 from canary.imports.preset import GROUPS, Preset, shipped, shipped_names
 from canary.imports.readers.jsonl import Document, lines_of
@@ -162,19 +162,24 @@ class _Log:
         if pair is not None:
             pairs = pair.finditer(groups.get("pairs") or "")
             texts += [(one["key"].strip(), one["value"]) for one in pairs]
-        numbers = ((f"{console.prefix}{name}", self._value(name, text)) for name, text in texts)
-        values = {name: value for name, value in numbers if value is not None}
-        step = _number(groups.get("step"))
+        named = {f"{console.prefix}{name}": text for name, text in texts if text}
+        numbers = {name: self._value(name, text) for name, text in named.items()}
+        values = {name: value for name, value in numbers.items() if value is not None}
+        words = {name: text for name, text in named.items() if name not in values}
+        given = groups.get("step")
+        step = _number(given)
         if not values:
             self._step = self._step if step is None else step
             return None
+        if step is None and given:
+            raise no_step("step", given, self._file.name, self._line)
         if step is None and self._step is None:
             self._counted += not console.with_last
             self._known = {name.removeprefix(console.prefix) for name in values}
             what = "the lines have no step, so they are counted from 1"
             self._telling.tell(what, self._file.name)
             step = self._counted
-        return Entry(self._step if step is None else step, values)
+        return Entry(self._step if step is None else step, values, line=self._line, texts=words)
 
     def _of_json(self, text: str) -> Entry | None:
         try:
@@ -186,9 +191,9 @@ class _Log:
             return None
         return entry_of(row, self._telling, self._file.name, self._line)
 
-    def _value(self, name: str, text: str | None) -> float | None:
+    def _value(self, name: str, text: str) -> float | None:
         """Return a metric's number. Raises InputError for one with a decimal comma."""
-        if text is not None and DECIMAL_COMMA.fullmatch(text.strip()):
+        if DECIMAL_COMMA.fullmatch(text.strip()):
             raise InputError(
                 f"{self._file.name}:{self._line}: `{shortened(name)}` is {shortened(text)}, with a "
                 "decimal comma",
@@ -209,7 +214,7 @@ def _number(text: str | None) -> float | None:
     if text is None:
         return None
     bare = text.strip().replace(",", "")
-    found = NON_FINITE.get(bare.lower(), number_in(bare))
+    found = number_in(bare)
     if found is not None or not bare:
         return found
     duration = DURATION.fullmatch(bare)

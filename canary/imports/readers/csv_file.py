@@ -11,16 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from canary.errors import InputError
-from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, plain, shortened
+from canary.imports.entries import Entry, Telling, number_in, shortened
 from canary.imports.files import LONGEST_LINE, MOST_LINES, Found
 from canary.imports.readers.exports import Column, columns_of
 from canary.imports.readers.jsonl import too_many_lines
-from canary.imports.readers.rows import GROUP_NAMES, TIME_NAMES, unix_time
+from canary.imports.readers.rows import entry_of
 
 SUFFIXES = (".csv", ".tsv")
 MOST_COLUMNS = 10_000
-WITH_COMMA = re.compile(r"[-+]?\d[\d.' ]*(,\d+)+(\.\d+)?([eE][-+]?\d+)?")
-"""A number with a comma: its decimals in one country, its thousands in another."""
 LINE_ENDS = re.compile(rb"\r\n?|\n")
 
 
@@ -68,8 +66,11 @@ def _rows(reader: Any, content: bytes, file: Found, telling: Telling) -> Iterato
             raise too_many_lines(file)
         _require_closed(row, len(names), reader, file)
         if _is_header(row, known):
-            names = _changed(names, row, file, line, telling)
+            before, names = names, _names(row, file, telling)
             columns, known = columns_of(names, file), frozenset(names)
+            with_more = f", with {len(names)} columns instead of {len(before)}"
+            what = f"the header stands again{with_more if names != before else ''}"
+            telling.tell(what, file.name, line)
             continue
         if not any(cell.strip() for cell in row):
             continue
@@ -121,18 +122,6 @@ def _is_header(row: list[str], names: frozenset[str]) -> bool:
     return bool(cells) and not numbers and len(names.intersection(cells)) * 2 >= len(cells)
 
 
-def _changed(
-    names: list[str], row: list[str], file: Found, line: int, telling: Telling
-) -> list[str]:
-    """Return the names of a second header, which holds for the rows below it."""
-    new = _names(row, file, telling)
-    what = "the header stands again"
-    if new != names:
-        what += f", with {len(new)} columns instead of {len(names)}"
-    telling.tell(what, file.name, line)
-    return new
-
-
 def _entries(
     columns: Sequence[Column], cells: list[str], line: int, file: Found, telling: Telling
 ) -> Iterator[Entry]:
@@ -141,35 +130,12 @@ def _entries(
         what = f"the row has {len(cells)} cells, the header {len(columns)}: it was left out"
         telling.tell(what, file.name, line)
         return
-    by_run: dict[str, dict[str, float | None]] = {}
-    time = None
-    group = ""
+    by_run: dict[str, dict[str, str]] = {"": {}}
     for (run, name), cell in zip(columns, cells, strict=True):
-        text = cell.strip()
-        if not text or not name:
-            continue
-        found = NON_FINITE.get(text.lower(), number_in(text))
-        if plain(name) in GROUP_NAMES:
-            group = f"{group}, {text}" if group else text
-            if found is None:
-                continue
-        if plain(name) in TIME_NAMES:
-            moment = unix_time(text if found is None else found)
-            if moment is not None:
-                time = moment
-                continue
-        if found is not None:
-            by_run.setdefault(run, {})[name] = found
-        elif WITH_COMMA.fullmatch(text):
-            raise InputError(
-                f"{file.name}:{line}: `{shortened(name)}` is {shortened(text)}, and the comma may "
-                "begin decimals or thousands",
-                "write numbers with a decimal point and without thousands",
-            )
-        else:
-            telling.tell(f"`{shortened(name)}` is text, not a number", file.name, line)
-    shared = by_run.pop("", {})
+        if name and (text := cell.strip()):
+            by_run.setdefault(run, {})[name] = text
+    shared = by_run.pop("")
     if not any(run for run, _ in columns):
-        yield Entry(None, shared, time, line=line, group=group)
-    for run, values in by_run.items():
-        yield Entry(None, shared | values, time, run=run, line=line)
+        yield entry_of(shared, telling, file.name, line)
+    for run, row in by_run.items():
+        yield entry_of(shared | row, telling, file.name, line)._replace(run=run)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from canary.errors import InputError
-from canary.imports.entries import Entry, Telling, as_value, number_in, shortened
+from canary.imports.entries import Entry, Telling, number_in, shortened
 from canary.imports.files import Found
 from canary.imports.readers.jsonl import Document
 from canary.imports.readers.rows import entry_of
@@ -121,10 +121,7 @@ def _of_steps(document: Any, telling: Telling, file: Found) -> Iterator[Entry]:
             telling.tell(f"`{shortened(name)}` has no values by step and was left out", file.name)
             continue
         for step, value in by_step.items():
-            try:
-                yield Entry(number_in(step), {name: as_value(value)})
-            except TypeError as error:
-                telling.tell(f"`{shortened(name)}` is {error}, not a number", file.name)
+            yield entry_of({name: value}, telling, file.name)._replace(step=number_in(step))
 
 
 def _of_columns(document: Any, telling: Telling, file: Found) -> Iterator[Entry]:

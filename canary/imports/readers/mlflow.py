@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.errors import InputError
-from canary.imports.entries import NON_FINITE, Entry, Telling, number_in, shortened
+from canary.imports.entries import Entry, Telling, number_in, shortened
 from canary.imports.files import Found
 from canary.imports.readers.jsonl import lines_of
 from canary.imports.readers.sqlite_store import columns, opened
@@ -37,14 +37,8 @@ class StoredRun:
 def picked(
     runs: Sequence[StoredRun], asked: str | None, since: float, file: str, telling: Telling
 ) -> StoredRun:
-    """Return the run that was asked for by name or id, else the newest.
-
-    Args:
-        runs: the runs of the store.
-        asked: what the user names.
-        since: runs that started before are not read; seconds since the epoch.
-        file: the store, for messages.
-        telling: gets the choice.
+    """Return the run that was asked for by name or id, else the newest. None counts that started
+    before `since`, in seconds since the epoch.
 
     Raises:
         InputError: there is no such run, or several have the name.
@@ -218,7 +212,7 @@ def _of_metric(file: Found, folder: str, telling: Telling) -> Iterator[Entry]:
         value = step = written = None
         if len(cells) >= 2:
             written = number_in(cells[0])
-            value = NON_FINITE.get(cells[1].lower(), number_in(cells[1]))
+            value = number_in(cells[1])
             step = number_in(cells[2]) if len(cells) > 2 else 0.0
         if value is None or step is None or written is None or not (whole or len(cells) > 2):
             what = "half written" if not whole else "no `time value step`"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from canary.errors import InputError
-from canary.imports.entries import Entry, Telling, as_value, plain, shortened
+from canary.imports.entries import TEXT, Entry, Telling, as_value, place_of, plain, shortened
 from canary.protocol.failure import last_words
 
 TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time")
@@ -21,6 +21,10 @@ GROUP_NAMES = ("run", "run_name", "run_id", "experiment", "trial", "seed", "rank
 """Fields that tell rows of several runs apart, in any case."""
 DEEPEST = 20
 """Levels of objects in a row."""
+LONGEST_TEXT = 200
+"""Characters that are kept of what is no number."""
+WITH_COMMA = re.compile(r"[-+]?\d[\d.' ]*(,\d+|(,\d{3})+(\.\d+)?)([eE][-+]?\d+)?")
+"""A number with a comma: its decimals in one country, its thousands in another."""
 
 
 def unix_time(value: Any) -> float | None:
@@ -38,10 +42,15 @@ def unix_time(value: Any) -> float | None:
 
 def entry_of(row: Mapping[str, Any], telling: Telling, file: str, line: int | None = None) -> Entry:
     """Return a row's numbers. Objects in it are flattened: `{"a": {"b": 1}}` has `a/b`. Text,
-    lists and yes-or-no values are told."""
+    lists and yes-or-no values are told.
+
+    Raises:
+        InputError: a number has a comma.
+    """
     values: dict[str, float | None] = {}
-    time = None
-    group = ""
+    texts: dict[str, str] = {}
+    times: list[float] = []
+    group: list[str] = []
     waiting = [("", row, 0)]
     while waiting:
         prefix, level, depth = waiting.pop()
@@ -53,18 +62,32 @@ def entry_of(row: Mapping[str, Any], telling: Telling, file: str, line: int | No
                 else:
                     waiting.append((f"{name}/", value, depth + 1))
                 continue
-            if plain(name) in TIME_NAMES and (moment := unix_time(value)) is not None:
-                time = moment if time is None else time
-                continue
-            if plain(name) in GROUP_NAMES and value is not None:
-                group = f"{group}, {value}" if group else str(value)
-                if isinstance(value, str):
-                    continue
             try:
-                values[name] = as_value(value)
+                number, why = as_value(value), ""
             except TypeError as error:
-                telling.tell(f"`{shortened(name)}` is {error}, not a number", file, line)
-    return Entry(None, values, time, line=line, group=group)
+                number, why = None, str(error)
+            kind = plain(name)
+            moment = unix_time(value if number is None else number) if kind in TIME_NAMES else None
+            if moment is not None:
+                times.append(moment)
+                continue
+            if kind in GROUP_NAMES and value is not None:
+                group.append(str(value))
+                if why == TEXT:
+                    continue
+            if not why:
+                values[name] = number
+                continue
+            if why == TEXT and WITH_COMMA.fullmatch(value.strip()):
+                raise InputError(
+                    f"{place_of(file, line)}: `{shortened(name)}` is {shortened(value)}, and the "
+                    "comma may begin decimals or thousands",
+                    "write numbers with a decimal point and without thousands",
+                )
+            texts[name] = str(value)[:LONGEST_TEXT]
+            telling.tell(f"`{shortened(name)}` is {why}, not a number", file, line)
+    time = times[0] if times else None
+    return Entry(None, values, time, line=line, group=", ".join(group), texts=texts)
 
 
 def missing(what: str, package: str) -> InputError:

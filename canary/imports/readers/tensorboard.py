@@ -82,13 +82,7 @@ def _scalar(value: Any, telling: Telling, file: Found) -> float | None:
 
 def _is_cut(loader: Any) -> bool:
     """Whether the loader stopped before the end: it hides a damaged record as the file's end."""
-    events = getattr(loader, "_iterator", None)
-    if events is None:
-        return False
     try:
-        next(events)
-    except StopIteration:
-        return False
+        return next(getattr(loader, "_iterator", iter(())), None) is not None
     except Exception:  # noqa: BLE001 - TensorFlow and its stand-in have different errors
         return True
-    return True

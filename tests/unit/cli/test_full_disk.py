@@ -39,6 +39,22 @@ def test_init_writes_all_or_nothing(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("words", ["run mine.yaml", "exec -- true", "import mine.csv"])
+@pytest.mark.parametrize("part", ["write_bytes", "chmod"])
+def test_a_run_without_a_record_leaves_nothing(
+    words: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, third_is_full: list[int]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    third_is_full += [0, 0]
+    Path("mine.yaml").write_text("command: ['true']\n")
+    Path("mine.csv").write_text("step,loss\n1,2.0\n")
+    monkeypatch.setattr(Path, part, lambda *_: os.fsync(0))
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 4
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine.csv", "mine.yaml"]
+
+
 def test_a_config_that_cannot_be_replaced_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], third_is_full: list[int]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.imports.importing import ROWS, Run, imported, json_lines, not_finite
+from tests.unit.imports.importing import METRIC, ROWS, Run, by_lines, imported, json_lines, mlruns
 from tests.unit.imports.importing import run as run
 
 NAN = float("nan")
@@ -32,6 +33,27 @@ OPENED = TABLE.replace("\n5,", '\n"5,', 1)
 TWICE = "Step,mine - loss,mine - loss\n" + "".join(f"{step},1.0,2.0\n" for step in range(1, 21))
 
 REFUSED = [
+    ("a.csv", "host,step,loss\na,1,3.0\nb,1,9.0\n", "a.csv:3: `loss` has two values at step 1"),
+    ("a.csv", "step,Group,loss\n1,a,3.0\n1,b,9.0\n", "differ in `Group`: a, b (write one run per"),
+    ("a.csv", "host,loss\na,3.0\nb,9.0\na,2.9\n", "no step, and its rows differ in `host`: a, b"),
+    ("a.csv", "step,key,value\n1,loss,3.0\n1,lr,9.0\n", "a table needs one column per metric"),
+    ("a.jsonl", '{"step":1,"name":"a","v":3}\n{"step":1,"name":"b","v":4}\n', "`name`: a, b"),
+    ("a.jsonl", '{"step":1,"v":3}\n{"step":1,"v":4,"kind":"b"}\n', "`kind`: empty, b"),
+    ("a.jsonl", '{"step":1,"v":3,"ok":true}\n{"step":1,"v":4,"ok":false}\n', "`ok`: True, False"),
+    *(
+        ("a.csv", f"step,loss\n1,2.0\n{step},1.9\n", f"a.csv:3: the step `step` is {step}, not a")
+        for step in ("2/300", "step-2", "2k", "0x02")
+    ),
+    ("a.jsonl", '{"step":"one","loss":2}\n', "a.jsonl:1: the step `step` is one"),
+    ("a.jsonl", '{"train_iter":"1/9","loss":2}\n', "a.jsonl:1: the step `train_iter` is 1/9"),
+    ("a.json", '[{"step":"1,001","loss":2}]', "a.json: `step` is 1,001, and the comma may begin"),
+    ("a.jsonl", '{"step":1,"loss":2,"acc":"3,0000"}\n', "a.jsonl:1: `acc` is 3,0000"),
+    ("a.json", '{"loss":{"1":2},"acc":{"1":"3,0000"}}', "`acc` is 3,0000"),
+    (
+        "a.csv",
+        "step,Step,loss\n1,2,3.0\n2,1,9.0\n",
+        "step is `step`: `Step` counts differently",
+    ),
     ("a.csv", "", "is empty"),
     ("a.csv", OPENED, "a quote is not closed"),
     ("a.csv", OPENED.replace("\n9,", '\n9",', 1), "a quoted cell holds whole rows"),
@@ -75,6 +97,9 @@ def test_a_source_without_a_run_is_refused(
 
 
 TOLD = [
+    ("a.csv", "step,train/step,loss\n1,7,3.0\n2,8,2.0\n", "`train/step` counts differently", 2),
+    ("a.jsonl", '{"s":1,"step":1,"at":"0:01"}\n{"s":2,"step":1,"at":"0:02"}\n', "written again", 1),
+    ("a.csv", TABLE + "final,1.2\n", "a row without a step was left out", 20),
     ("a.csv", TABLE + "21,0", "does not end in a newline", 21),
     ("a.csv", TABLE + "21", "the last line is half written", 20),
     ("a.csv", TABLE + "21,1,5,6\n", "the row has 4 cells, the header 2", 20),
@@ -114,6 +139,8 @@ def test_what_is_repaired_is_told(
 HEALTHY = [
     ("a.csv", "\ufeff" + TABLE.replace("\n", "\r\n")),
     ("a.csv", TABLE.replace(",", "\t")),
+    ("a.csv", TABLE.replace(",", ";")),
+    ("a.json", json.dumps([{name: str(value) for name, value in row.items()} for row in ROWS])),
     ("a.csv", TABLE.rstrip("\n")),
     ("a.csv", TABLE.replace(",", ".0,", 21).replace("step.0", "step")),
     ("a.jsonl", "\ufeff" + LINES.replace("\n", "\r\n")),
@@ -151,7 +178,7 @@ def test_values_that_are_not_finite_are_kept_and_told(
     (tmp_path / name).write_text(content)
     answer = imported(run, tmp_path / name)
     answer.told("3 values are NaN or infinite, in loss", steps=23)
-    assert not_finite(answer.values("loss")) == 3
+    assert sum(not math.isfinite(value) for value in answer.values("loss").values()) == 3
 
 
 def test_names_of_metrics_that_differ_in_case_are_kept_apart(run: Run, tmp_path: Path) -> None:
@@ -240,18 +267,6 @@ def test_event_files_with_odd_values_are_told(run: Run, tmp_path: Path) -> None:
     imported(run, tmp_path / "beside").told("tfevents.9.b", steps=9)
 
 
-def mlruns(at: Path, status: int | None, lines: str, name: str = "r1") -> Path:
-    folder = at / "mlruns" / "0" / name / "metrics"
-    folder.mkdir(parents=True)
-    (folder / "loss").write_text(lines)
-    if status is not None:
-        (folder.parent / "meta.yaml").write_text(f"status: {status}\n")
-    return at / "mlruns"
-
-
-METRIC = "".join(f"{1_700_000_000_000 + s} {1 / s} {s}\n" for s in range(1, 21))
-
-
 @pytest.mark.parametrize(
     ("status", "lines", "what"),
     [
@@ -260,23 +275,20 @@ METRIC = "".join(f"{1_700_000_000_000 + s} {1 / s} {s}\n" for s in range(1, 21))
         (3, METRIC + "17000000", "a line is half written"),
         (3, METRIC + "x\n", "a line is no `time value step`"),
         (3, METRIC + "1700000000000 nan 21\n", "1 value is NaN"),
+        (4, METRIC, "MLflow has the status FAILED"),
     ],
 )
 def test_an_mlflow_folder_tells_what_is_odd(
     status: int, lines: str, what: str, run: Run, tmp_path: Path
 ) -> None:
-    imported(run, mlruns(tmp_path, status, lines)).told(what)
-
-
-def test_an_mlflow_run_that_failed_is_a_failed_run(run: Run, tmp_path: Path) -> None:
-    answer = imported(run, mlruns(tmp_path, 4, METRIC))
-    answer.told("MLflow has the status FAILED", steps=20)
-    assert answer.record["status"] == "failed"
+    answer = imported(run, mlruns(tmp_path, f"status: {status}\n", lines))
+    answer.told(what)
+    assert answer.record["status"] == ("failed" if status == 4 else "completed")
 
 
 def test_of_several_mlflow_runs_the_newest_is_told(run: Run, tmp_path: Path) -> None:
-    mlruns(tmp_path, 3, METRIC)
-    source = mlruns(tmp_path, 3, METRIC.replace("17000", "18000"), "r2")
+    mlruns(tmp_path, "status: 3\n")
+    source = mlruns(tmp_path, "status: 3\n", METRIC.replace("17000", "18000"), "r2")
     imported(run, source).told("of 2 runs the newest was read: r2")
     imported(run, source, "--run", "r1").told(steps=20)
     imported(run, source, "--run", "r3").refused("holds no run 'r3'")
@@ -291,7 +303,6 @@ def test_a_store_of_another_program_is_refused(run: Run, tmp_path: Path) -> None
     imported(run, tmp_path / "a.db").refused("a.db")
 
 
-LINE = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 LOG = "".join(f"step {row['step']} loss {row['loss']}\n" for row in ROWS)
 
 
@@ -308,8 +319,6 @@ LOG = "".join(f"step {row['step']} loss {row['loss']}\n" for row in ROWS)
 def test_a_console_log_is_read_by_a_pattern(
     content: str, what: str, count: int, run: Run, tmp_path: Path
 ) -> None:
-    preset = tmp_path / "mine.yaml"
-    preset.write_text(f"framework: mine\nconsole: [{{line: '{LINE}'}}]\n")
     (tmp_path / "a.log").write_bytes(content.encode())
-    answer = imported(run, tmp_path / "a.log", "--preset", str(preset))
+    answer = imported(run, tmp_path / "a.log", *by_lines(tmp_path))
     answer.told(what, steps=count)

@@ -228,7 +228,6 @@ def test_one_count_of_metrics_is_shown(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_preset_is_one_clear_line(text: str, said: str, tmp_path: Path) -> None:
-
     file = tmp_path / "mine.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(CanaryError, match=said) as error:

@@ -17,7 +17,7 @@ import pytest
 
 from canary.imports import files, series
 from canary.imports.readers import csv_file, jsonl, sqlite_store
-from tests.unit.imports.importing import ROWS, Answer, Run, imported, json_lines
+from tests.unit.imports.importing import ROWS, Answer, Run, imported, json_lines, mlruns
 from tests.unit.imports.importing import run as run
 
 BOMB = "a0: &a0 [lol]\n" + "".join(
@@ -35,17 +35,6 @@ def at_most(seconds: float, megabytes: int) -> Iterator[None]:
         assert tracemalloc.get_traced_memory()[1] < megabytes << 20
     finally:
         tracemalloc.stop()
-
-
-def mlruns(at: Path, meta: str | None) -> Path:
-    """A store with one run; `meta` None writes no `meta.yaml`."""
-    folder = at / "mlruns" / "0" / "r1"
-    (folder / "metrics").mkdir(parents=True)
-    lines = [f"{1_700_000_000_000 + row['step']} {row['loss']} {row['step']}\n" for row in ROWS]
-    (folder / "metrics" / "loss").write_text("".join(lines))
-    if meta is not None:
-        (folder / "meta.yaml").write_text(meta)
-    return at / "mlruns"
 
 
 @pytest.mark.parametrize(
@@ -234,14 +223,6 @@ def test_an_impossible_size_of_memory_is_left_out(size: float, run: Run, tmp_pat
     answer = imported(run, tmp_path / "a.jsonl")
     answer.told("1 value of memory left out")
     assert len(answer.values("peak_bytes")) == 19
-
-
-def test_nothing_stays_of_an_import_that_breaks(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canary.imports.record.fill", lambda *_: 1 / 0)
-    (tmp_path / "a.jsonl").write_text(json_lines())
-    assert imported(run, tmp_path / "a.jsonl").code != 0
 
 
 @pytest.mark.parametrize("pair", ["(.)(.)", "(?P<key>.)", "(?P<value>.)"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_killed_process_leaves_no_worktree_for_long(tmp_path: Path, temporary: Path) -> None:
+@pytest.mark.parametrize("same", [True, False])
+def test_a_killed_process_leaves_no_worktree_for_long(
+    same: bool, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start may have the same temporary folder or another."""
     git(tmp_path, "init", "-q", "theirs")
     repository = tmp_path / "theirs"
     git(repository, "commit", "-q", "--allow-empty", "-m", "one")
@@ -40,12 +45,15 @@ def test_a_killed_process_leaves_no_worktree_for_long(tmp_path: Path, temporary:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         scratch = Path(process.stdout.readline().strip())
-        remove_left_scratches()
+        if not same:
+            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        removes = remove_left_scratches if same else partial(new_scratch, "ab", repository)
+        removes()
         assert (scratch / "base" / ".git").exists(), "its owner lives"
         process.kill()
     # Git locks a worktree that it has not finished.
     git(repository, "worktree", "lock", str(scratch / "base"))
-    remove_left_scratches()
+    removes()
     assert list(temporary.iterdir()) == []
     assert len(git(repository, "worktree", "list").splitlines()) == 2, (
         "the user's own worktrees stay"

@@ -81,8 +81,16 @@ def test_a_full_disk_costs_the_reserve_and_not_the_last_words(
 
 def test_no_place_for_a_record_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(MachineError, match="cannot write the record under"):
+    with pytest.raises(MachineError, match=r"cannot write .*file: .*another folder"):
         RunFolder.create(tmp_path / "file", "run")
+
+
+def test_a_record_that_was_partly_written_stays(tmp_path: Path) -> None:
+    folder, record = started(tmp_path)
+    folder.write(record)
+    with pytest.raises(ZeroDivisionError), folder.or_nothing():
+        print(1 / 0)
+    assert {*folder.path.iterdir()} == {folder.alerts, folder.metrics, folder.steps}
 
 
 @pytest.mark.parametrize(
