@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
     "lines of canary": 72_610,
-    "lines of tests": 64_140,
+    "lines of tests": 64_160,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -37,7 +37,7 @@ LIMITS = {
     "lines of canary/report": 4_250,
     "lines of canary/runner": 2_660,
     "lines of canary/serve": 1_000,
-    "lines of canary/training": 18_760,
+    "lines of canary/training": 18_770,
     "lines of canary/trends": 1_230,
     "files too long": 0,
     "functions too long": 0,
