@@ -115,7 +115,6 @@ def judged(script: Script, sources: Path, python: str) -> tuple[str, bool]:
     files = shared(*(one.files for one in alone))
     same_numbers = min(len(shared(numbers, numbered(one))) for one in under)
     same_files = min(len(shared(files, one.files)) for one in under)
-    more = max(len(set(one.files) - {*alone[0].files, *alone[1].files}) for one in under)
     starts = max(one.starts for one in under)
     pairs = [(one.cpu, two.cpu) for one, two in zip(under, alone, strict=True)]
     ratio = statistics.mean(ours / bare for ours, bare in pairs)
@@ -124,7 +123,7 @@ def judged(script: Script, sources: Path, python: str) -> tuple[str, bool]:
     return (
         f"| {script.name} | {statistics.mean(one.cpu for one in alone):.1f} | {ratio:.2f} "
         f"| {over:+.1f} of {ALLOWED_S:.0f} | {starts} | {same_numbers} of {len(numbers)} "
-        f"| {same_files} of {len(files)}{f', {more} more' if more else ''} "
+        f"| {same_files} of {len(files)} "
         f"| {', '.join(under[0].broken)} |"
     ), right
 
