@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_610,
-    "lines of tests": 64_160,
+    "lines of canary": 72_620,
+    "lines of tests": 64_170,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -31,7 +31,7 @@ LIMITS = {
     "lines of canary/ladder": 1_980,
     "lines of canary/machine": 1_070,
     "lines of canary/matrix": 2_380,
-    "lines of canary/protocol": 890,
+    "lines of canary/protocol": 900,
     "lines of canary/pytest_plugin": 720,
     "lines of canary/record": 4_410,
     "lines of canary/report": 4_250,

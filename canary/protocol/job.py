@@ -132,7 +132,8 @@ class Result:
         if not path.exists():
             return None
         values = jsonio.loads(path.read_text(encoding="utf-8"))
-        return cls(**values | {"notes": tuple(values["notes"])})
+        exact = jsonio.numbers(values["exact"])
+        return cls(**values | {"notes": tuple(values["notes"]), "exact": exact})
 
 
 def unwritten(job: Job) -> Path:

@@ -61,6 +61,13 @@ def number(value: Any) -> Any:
 SHOWN = {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}
 
 
+def numbers(value: Any) -> Any:
+    """Return a nested value with its non-finite numbers, the reverse of `to_strict`."""
+    if isinstance(value, dict):
+        return {key: numbers(one) for key, one in value.items()}
+    return [*map(numbers, value)] if isinstance(value, list) else number(value)
+
+
 def shown(text: str) -> str:
     """Return a number's text for people: NaN, Inf and -Inf have one spelling."""
     return SHOWN.get(text, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from canary.protocol.failure import HERE, describe_failure, failure_of, last_words, struck
-from canary.protocol.job import StepFile
+from canary.protocol.job import Result, StepFile
 from canary.record.jsonio import read_rows
 
 PLAIN = """loading
@@ -178,3 +179,11 @@ def test_a_file_of_the_program_under_the_number_of_ours_is_left_alone(tmp_path: 
         own.write("mine")
     assert (tmp_path / "own").read_text() == "mine"
     assert [row["step"] for row in read_rows(tmp_path / "rows")] == [1, 2]
+
+
+def test_a_loss_that_is_nan_is_a_number_in_the_result(tmp_path: Path) -> None:
+    result = Result("completed", exact={"trajectory": {"losses": [2.0, math.nan]}})
+    result.write(tmp_path / "result.json")
+    read = Result.read(tmp_path / "result.json")
+    assert read is not None
+    assert math.isnan(read.exact["trajectory"]["losses"][1] or 0)
