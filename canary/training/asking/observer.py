@@ -334,7 +334,8 @@ def _hook(said: torch.Tensor, read: Callable[[torch.Tensor], None]) -> None:
     if node is None:
         said.register_hook(read)
     else:
-        node.register_prehook(lambda found: read(found[place]))
+        # Of a node with several outputs, those that no loss reads have none.
+        node.register_prehook(lambda found: None if found[place] is None else read(found[place]))
 
 
 def _read(call: weakref.ref[Call], gradient: torch.Tensor) -> None:

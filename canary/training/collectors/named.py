@@ -104,7 +104,7 @@ def items_of(value: Any) -> dict[Any, Any] | None:
     """Return what a mapping stores; None for other objects, and for mappings whose items are
     computed when they are read: they may draw random numbers."""
     if issubclass(type(value), UserDict):
-        value = value.data
+        value = vars(value).get("data")  # Not a property of that name, which may compute.
     kind = type(value)
     if issubclass(kind, dict):
         return dict(dict.items(value))

@@ -138,7 +138,10 @@ class RanCode:
                 self._own_notes().unlink(missing_ok=True)
         if self._tool is not None:
             MONITORING.restart_events()
-        elif sys.getprofile() is None and threading.current_thread() is threading.main_thread():
+        elif (
+            sys.getprofile() in (None, self._called)
+            and threading.current_thread() is threading.main_thread()
+        ):
             self._profiled = threading.get_ident()
             self._profile()
 
