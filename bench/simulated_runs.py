@@ -367,9 +367,8 @@ def _mismatch(
     floor = 3.0 * lab.mismatch_within * math.exp(draw.gauss(0.0, 0.1))
     forced = None if spike_at is None else _step(spike_at, steps)
     values = []
-    for step in range(steps):
+    for step, off in enumerate(noise):
         chance, size = draw.random(), draw.uniform(10.0, 40.0)
-        off = noise[step]
         if chance < lab.spike_chance or step == forced:
             off += size * lab.mismatch_within
         values.append(centre + off if centre else max(0.0, floor + off))

@@ -92,7 +92,7 @@ def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     ]
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        yield "Also failed", f"{', '.join(others[:MOST_NAMED])}{more}"
+        yield "Also failed or changed", f"{', '.join(others[:MOST_NAMED])}{more}"
     top = found.diagnosis.top_suspect
     if view.failed and top is not None and top.category is not RegressionCategory.UNKNOWN:
         yield view.why, top.description.rstrip(".")

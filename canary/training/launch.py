@@ -395,6 +395,5 @@ def _canary_files(job: Job, rank: int) -> tuple[Path, ...]:
     found.append(Path(job.cache_dir))
     if job.profile is not None:
         window = Window(**job.profile)
-        folder = Path(window.folder)
-        found += [folder, folder / OPERATORS, Path(window.trace)]
+        found += [Path(window.folder), Path(window.folder) / OPERATORS, Path(window.trace)]
     return tuple(dict.fromkeys(found))

@@ -2,7 +2,7 @@
 
     python -m tools.pictures
 
-The command runs `canary demo` (about 45 s) and draws every picture from it. It needs Debian's
+The command runs `canary demo` (about 100 s) and draws every picture from it. It needs Debian's
 packages `chromium` and, for the comment's sign, `fonts-noto-color-emoji`. Look at the pictures
 before you commit them.
 """
