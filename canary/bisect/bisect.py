@@ -41,7 +41,7 @@ from canary.campaign.side import Side
 from canary.campaign.worktrees import repository_of, uncommitted
 from canary.config.load import load_config
 from canary.config.output import OUTPUT_DIR
-from canary.config.samples import shipped
+from canary.config.source import no_config
 from canary.errors import MachineError, UsageError
 from canary.machine.git import run_git
 from canary.machine.packages import package_versions
@@ -53,7 +53,6 @@ from canary.runner.warm import warm_starts
 
 DIGITS = 8
 """Of the digest in the name of the default folder."""
-NO_CONFIG = "write one with: canary init-config"
 
 
 @dataclass(frozen=True)
@@ -158,8 +157,6 @@ class _Bisect:
         config = (self.here / request.config).resolve()
         if not config.is_file():
             config = request.config
-            if shipped(config) is None:
-                raise UsageError(f"no config at {config}", NO_CONFIG)
         loaded = load_config(config, request.settings).config
         require_plain_python(loaded)
         asked = {"config": str(config), "packages": digest([*map(str, changed), str(fixed)])}
@@ -287,5 +284,5 @@ def _everywhere(repository: Path, ends: tuple[str, str], config: Path) -> bool:
         if not any(run_git(repository, *look, environ=os.environ).code for look in looks):
             return False
     if not config.is_file():
-        raise UsageError(f"no config at {config}", NO_CONFIG)
+        raise no_config(config)
     return True

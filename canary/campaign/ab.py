@@ -45,6 +45,7 @@ from canary.compare.timing.lane import FAMILY_BUDGET
 from canary.config.load import LoadedConfig, load_config
 from canary.config.output import OUTPUT_DIR
 from canary.config.samples import shipped
+from canary.config.source import no_config
 from canary.errors import ConfigError, UsageError
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
@@ -317,7 +318,7 @@ def _commit_side(
 
     def users_own(name: Path) -> Path:
         if not given.is_file():
-            raise UsageError(f"no config at {name}", "write one with: canary init-config")
+            raise no_config(name)
         say(f"note: {name} is not in {role} ({label}), so it uses your file")
         return given
 
@@ -372,7 +373,7 @@ def _config_of(request: AbRequest, role: str, here: Path) -> Path:
         raise UsageError(f"no config for {role}", "canary ab CONFIG --base REF")
     missing = not (here / config).exists() and shipped(config) is None
     if missing and (request.base is None or request.head_config is not None):
-        raise UsageError(f"no config at {config}", "write one with: canary init-config")
+        raise no_config(config)
     return config
 
 

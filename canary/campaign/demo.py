@@ -150,7 +150,7 @@ def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -
         "Record your own training, unmodified:",
         f"  {program} exec -- python train.py",
         "Is your branch worse than main? Set your command in the config, and compare:",
-        f"  {program} init-config canary.yaml --type exec",
+        f"  {program} init canary.yaml --type exec",
         f"  {program} ab canary.yaml --base main",
         "",
         f"Repository of this demo: {demo.project}",

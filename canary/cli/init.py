@@ -1,4 +1,5 @@
-"""The verb `init`: asks questions if a person can answer them, and writes the workflow."""
+"""The verb `init`: writes a config, or asks questions if a person can answer them and writes the
+workflow."""
 
 from __future__ import annotations
 
@@ -8,6 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from canary.config.samples import KINDS, write_sample
+from canary.config.trainers import DEFAULT_TRAINER
+from canary.errors import UsageError
 
 if TYPE_CHECKING:
     from canary.gate.workflows import Answers
@@ -19,15 +24,18 @@ RUNNER_QUESTION = (
 )
 
 
+ConfigFile = Annotated[
+    Path | None, typer.Argument(help="A config to write, instead of the workflow.")
+]
+TrainingType = Annotated[
+    str | None,
+    typer.Option("--type", help=f"What the config trains: {', '.join(KINDS)} [{DEFAULT_TRAINER}]."),
+]
 RunnerKind = Annotated[
     str | None,
-    typer.Option(help="Runner type: docker, container or none [docker]."),
-]
-Hosted = Annotated[
-    bool | None,
     typer.Option(
-        "--hosted/--own-runner",
-        help="Judge on a hosted CPU runner, and only what is learned; or on your GPU runner.",
+        help="hosted: a CPU machine of GitHub judges only what is learned. Your GPU runner:"
+        " docker, container or none [docker]."
     ),
 ]
 Forks = Annotated[
@@ -56,7 +64,8 @@ WorkflowsDir = Annotated[
 
 
 def init(
-    hosted: Hosted = None,
+    path: ConfigFile = None,
+    type_: TrainingType = None,
     runner: RunnerKind = None,
     forks: Forks = None,
     config: Configs = None,
@@ -67,14 +76,20 @@ def init(
     image: Image = None,
     output_dir: WorkflowsDir = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write the workflow that gates pull requests. Then print the next steps."""
-    from canary.errors import UsageError
+    """Write a config, or the workflow that gates pull requests and the next steps."""
     from canary.gate.init import default_branch, require_root, write
     from canary.gate.workflows import HOSTED, checked
 
+    if path is not None:
+        others = (runner, forks, config, labels, nightly, compare, model_cache, image, output_dir)
+        _config(path, type_ or DEFAULT_TRAINER, force, others)
+        return
+    if type_ is not None:
+        raise UsageError("--type is for a config", f"canary init canary.yaml --type {type_}")
     here = Path.cwd()
+    hosted = runner == "hosted"
     if output_dir is None:
         require_root(here)
     known = default_branch(here)
@@ -82,7 +97,7 @@ def init(
         told = "assuming that the default branch is main; if not: git remote set-head origin --auto"
         typer.echo(told, err=True)
     given: dict[str, object] = {
-        "runner": runner,
+        "runner": None if hosted else runner,
         "forks": forks,
         "configs": tuple(config) if config else None,
         "labels": _words(labels) if labels is not None else (HOSTED,) if hosted else None,
@@ -93,16 +108,27 @@ def init(
         "branch": known,
     }
     if hosted and not checked(_answers(given)).hosted:
-        raise UsageError("--hosted and --labels name two kinds of runner", "leave one out")
+        raise UsageError("--runner hosted and --labels name two kinds of runner", "leave one out")
     checked(_answers(given))
     if not yes and can_ask():
-        unsaid = hosted is None and not any((labels, runner, image, model_cache))
+        unsaid = not any((labels, runner, image, model_cache))
         if unsaid and typer.confirm(HOSTED_QUESTION, default=True, err=True):
             given["labels"] = (HOSTED,)
         given |= _asked(given, here)
     answers = _answers(given)
     folder = output_dir or Path(".github/workflows")
     typer.echo(write(answers, here, folder, force))
+
+
+def _config(path: Path, kind: str, force: bool, others: tuple[object, ...]) -> None:
+    """Write a sample config. The options of a workflow, `others`, must be left out."""
+    if any(value is not None for value in others):
+        raise UsageError(
+            f"{path} is a config to write, and takes only --type and --force",
+            "leave the path out to write the workflow",
+        )
+    write_sample(path, kind, force=force)
+    typer.echo(f"wrote {path}; run it with: canary run {path}")
 
 
 def _answers(given: dict[str, object]) -> Answers:
@@ -161,7 +187,6 @@ def _asked(given: dict[str, object], here: Path) -> dict[str, object]:
 
 def _usable(known: dict[str, object], name: str, value: object, here: Path) -> object:
     """Return the answer if it fits into the workflows; otherwise typer asks again."""
-    from canary.errors import UsageError
     from canary.gate.init import check_configs
     from canary.gate.workflows import checked
 

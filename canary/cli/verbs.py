@@ -28,7 +28,6 @@ from canary.cli.terminal import (
     without_workflow_commands,
 )
 from canary.cli.train import exec_, import_, run
-from canary.config.trainers import DEFAULT_TRAINER, TRAINERS
 from canary.errors import (
     EXIT_ERROR,
     EXIT_OK,
@@ -124,22 +123,6 @@ def env() -> None:
         typer.echo(f"{name:<18} {value}")
 
 
-def init_config(
-    path: Annotated[Path, typer.Argument(help="File to write.")],
-    type_: Annotated[
-        str,
-        typer.Option("--type", help=f"{', '.join((*TRAINERS, 'exec'))}."),
-    ] = DEFAULT_TRAINER,
-    tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-) -> None:
-    """Write a commented config to start from."""
-    from canary.config.samples import write_sample
-
-    write_sample(path, type_, tier, force=force)
-    typer.echo(f"wrote {path}; run it with: canary run {path}")
-
-
 @config_app.command("show")
 def config_show(config: Config = None, set_: Set = None) -> None:
     """Print every value and its origin."""
@@ -158,7 +141,6 @@ def config_schema() -> None:
 
 
 app.command(rich_help_panel=BEGIN)(demo)
-app.command("init-config", rich_help_panel=BEGIN)(init_config)
 app.command(rich_help_panel=BEGIN)(init)
 app.command(rich_help_panel=TRAIN)(run)
 app.command(

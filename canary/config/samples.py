@@ -11,12 +11,11 @@ from canary.files import replace_file
 FOLDER = "configs"
 """Folder of the samples in this repository and in its docs."""
 LADDER = Path(__file__).parent / "builtin" / "ladder_ppo.yaml"
-STEPS = {"smoke": 100, "perf": 500, "nightly": 2000}
+STEPS = {"smoke": 100, "perf": 500}
 """Steps of a sample, by its tier of limits."""
 PURPOSE = {
     "smoke": "on each pull request: about a minute",
     "perf": "for changes of speed: a few minutes",
-    "nightly": "once a night: the long-term trend",
 }
 
 SAMPLES = (
@@ -25,10 +24,23 @@ SAMPLES = (
     *("hub/sft_smoke.yaml", "hub/dpo_smoke.yaml"),
     LADDER.name,
 )
-"""The files in `configs`. `canary init-config` writes those of all trainers and tiers."""
+"""The files in `configs`. `canary init FILE` writes those of all trainers."""
 
 KINDS = (*TRAINERS, "exec")
-"""Values of `canary init-config --type`."""
+"""Values of `canary init --type`."""
+
+COMMAND = f"""\
+# Your training command, {PURPOSE["smoke"]}.
+name: exec_smoke
+command: [python, train.py] # your command, one list item per word
+
+max_steps: {STEPS["smoke"]} # training stops there; without this line it runs to the end
+# threads: 1              # CPU threads of torch; without this line the command chooses
+# timeout: 3600           # seconds for the whole run
+
+thresholds:
+  base_tier: smoke
+"""
 
 LONGEST_NAME = 56
 """Characters of a name that leave room for `-nightly`: a name has at most 64."""
@@ -40,12 +52,13 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
     `hub`: pythia-70m on hh-rlhf, for SFT and DPO; GRPO needs answers, which its rows lack.
 
     Raises:
-        UsageError: an unknown trainer or tier, with the nearest known one.
+        UsageError: an unknown trainer, with the nearest known one.
     """
-    _known("--type", training_type, KINDS)
-    _known("--tier", tier, tuple(STEPS))
     if training_type == "exec":
-        return _command_yaml(tier)
+        return COMMAND
+    if training_type not in TRAINERS:
+        hint = did_you_mean(nearest(training_type, KINDS), f"one of {', '.join(KINDS)}")
+        raise UsageError(f"--type {training_type} is unknown", hint)
     row = TRAINERS[training_type]
     name = f"{training_type}_{'lora_' if lora else ''}{tier}{'_hub' if hub else ''}"
     lines = [
@@ -70,26 +83,10 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
     return "\n".join(lines) + "\n"
 
 
-def _command_yaml(tier: str) -> str:
-    lines = [
-        f"# Your training command, {PURPOSE[tier]}.",
-        f"name: exec_{tier}",
-        "command: [python, train.py] # your command, one list item per word",
-        "",
-        f"max_steps: {STEPS[tier]} # training stops there; without this line it runs to the end",
-        "# threads: 1              # CPU threads of torch; without this line the command chooses",
-        "# timeout: 3600           # seconds for the whole run",
-        "",
-        "thresholds:",
-        f"  base_tier: {tier}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def nightly_yaml(below: str, name: str) -> str:
     """Return a nightly config as text that extends the config file `below` in the same folder."""
     lines = [
-        f"# The training of {below}, {PURPOSE['nightly']}.",
+        f"# The training of {below}, once a night: the long-term trend.",
         f"extends: {below}",
         f"name: {name[:LONGEST_NAME]}-nightly",
         "",
@@ -133,21 +130,15 @@ def _hub_source(tier: str) -> list[str]:
     ]
 
 
-def _known(option: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        hint = did_you_mean(nearest(value, choices), f"one of {', '.join(choices)}")
-        raise UsageError(f"{option} {value} is unknown", hint)
-
-
-def write_sample(path: Path, training_type: str, tier: str, *, force: bool = False) -> None:
-    """Write a sample config.
+def write_sample(path: Path, training_type: str, *, force: bool = False) -> None:
+    """Write the sample config `smoke` of a trainer.
 
     Raises:
         ConfigError: the file exists and `force` is off.
-        UsageError: an unknown trainer or tier.
+        UsageError: an unknown trainer.
         MachineError: the file cannot be written.
     """
-    text = sample_yaml(training_type, tier)
+    text = sample_yaml(training_type, "smoke")
     if path.exists() and not force:
         raise ConfigError(f"{path} exists", "choose another name, or use --force", file=path)
     with writing(path, "choose another place"):

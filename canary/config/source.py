@@ -27,6 +27,7 @@ Loader.add_implicit_resolver(
     list("-+.0123456789"),
 )
 
+TO_START = "`canary init canary.yaml` writes one to start from"
 LARGEST_NUMBER = 1 << 64
 """No key needs more, and Python refuses to print a number of thousands of digits."""
 
@@ -77,8 +78,7 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
         sample = shipped(path)
         if sample is not None:
             return sample
-        near = _near_files(path)
-        raise ConfigError(f"no config at {path}{asker}", near, file=path) from error
+        raise no_config(path, asker) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not text", "a config is a YAML file", file=path) from error
     except OSError as error:
@@ -93,12 +93,14 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
         ) from error
 
 
-def _near_files(path: Path) -> str | None:
+def no_config(path: Path, asker: str = "") -> ConfigError:
+    """Return the error for a config file that is not there. It names the nearest file."""
     folder = path.parent
     names = [item.name for item in folder.glob("*.y*ml")] if folder.is_dir() else []
     names += SAMPLES if folder == Path(FOLDER) else ()
     near = nearest(path.name, names)
-    return did_you_mean(near and folder / near, "`canary init-config` writes one to start from")
+    hint = did_you_mean(near and folder / near, TO_START)
+    return ConfigError(f"no config at {path}{asker}", hint, file=path)
 
 
 def parse(text: str, file: Path) -> tuple[dict[str, Any], Origins]:
@@ -111,11 +113,9 @@ def parse(text: str, file: Path) -> tuple[dict[str, Any], Origins]:
         _check_depth(text, str(file))
         node = yaml.compose(text, Loader)
         if node is None:
-            hint = "`canary init-config` writes one to start from"
-            raise ConfigError(f"{file} is empty", hint, file=file)
+            raise ConfigError(f"{file} is empty", TO_START, file=file)
         if not isinstance(node, yaml.MappingNode):
-            hint = "`canary init-config` writes one to start from"
-            raise ConfigError(f"{file} has no `key: value` lines", hint, file=file)
+            raise ConfigError(f"{file} has no `key: value` lines", TO_START, file=file)
         origins = _Lines(str(file), numbered=True).of(node)
         values: dict[str, Any] = yaml.load(text, Loader)
     except yaml.YAMLError as error:

@@ -122,7 +122,7 @@ def test_a_sample_of_the_package_runs_and_says_that_it_does(
 
 
 def test_init_config_writes_where_there_is_no_checkout(installed: Path, tmp_path: Path) -> None:
-    wrote = canary(installed, tmp_path, "init-config", "canary.yaml", "--type", "sft")
+    wrote = canary(installed, tmp_path, "init", "canary.yaml", "--type", "sft")
     assert wrote.returncode == 0, wrote.stderr
     assert (tmp_path / "canary.yaml").read_text() == (
         ROOT / "configs" / "sft_smoke.yaml"

@@ -68,7 +68,7 @@ def test_compare_finds_both_sides_from_another_folder(
 
 def test_the_config_to_compare_with_is_written(commands: dict[str, str], tmp_path: Path) -> None:
     place = tmp_path / "my project"
-    wrote = type_in(commands["init-config"], place)
+    wrote = type_in(commands["init"], place)
     assert wrote.returncode == 0, wrote.stderr
     assert load_config(place / "canary.yaml").config.command == ("python", "train.py")
 

@@ -62,7 +62,7 @@ def test_a_config_that_cannot_be_replaced_stays(
     file = tmp_path / "canary.yaml"
     file.write_text("mine\n")
     with pytest.raises(SystemExit) as ended:
-        main(["init-config", str(file), "--force"])
+        main(["init", str(file), "--force"])
     assert ended.value.code == 4
     assert f"cannot write {file}: No space left" in capsys.readouterr().err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [

@@ -60,8 +60,11 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ("on: 1\n", "@:1 has a key that is not text in YAML: on (quote it, or use a known key)"),
         ('"a\\nb": 1\n', "unknown key 'a\\nb' in @:1 (see `canary config show`)"),
         ("name: [a\n", "@:2:1 is not YAML: did not find expected ',' or ']' (correct that line)"),
-        ("", "@ is empty (`canary init-config` writes one to start from)"),
-        ("- a\n- b\n", "@ has no `key: value` lines (`canary init-config` writes one to start"),
+        ("", "@ is empty (`canary init canary.yaml` writes one to start from)"),
+        (
+            "- a\n- b\n",
+            "@ has no `key: value` lines (`canary init canary.yaml` writes one to start",
+        ),
         ("trainer_args: &a\n  x: *a\n", "@:1 nests more than 32 levels (flatten it; an anchor"),
         ("training_type: sft\nbeta: 0.1\n", "beta in @:2 is not used by training_type sft (remove"),
         ("training_type: custom\n", "training_type in @:1 custom has no trainer_factory (set"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 from pathlib import Path
@@ -15,7 +14,7 @@ import yaml
 from canary.compare.thresholds import from_config
 from canary.config.load import BUILTIN, load_config
 from canary.config.render import json_schema, resolved_yaml
-from canary.config.samples import KINDS, SAMPLES, STEPS, sample_yaml, shipped, write_sample
+from canary.config.samples import KINDS, SAMPLES, sample_yaml, shipped, write_sample
 from canary.config.source import read_file
 from canary.errors import ConfigError, UsageError
 from tests.unit.config.test_config import refused
@@ -35,7 +34,7 @@ def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
     near = tmp_path / "dpo_smoke.yaml"
     assert refused(wrong) == f"no config at {wrong} (did you mean '{near}'?)"
     wrong = tmp_path / "zzz"
-    hint = "`canary init-config` writes one to start from"
+    hint = "`canary init canary.yaml` writes one to start from"
     assert refused(wrong) == f"no config at {wrong} ({hint})"
 
 
@@ -82,12 +81,12 @@ def test_a_circle_of_files_is_refused(tmp_path: Path) -> None:
 def test_every_sample_loads_fits_the_schema_and_reads_back_resolved(
     kind: str, tmp_path: Path
 ) -> None:
-    for tier, lora in itertools.product(STEPS, (False, True)):
+    for lora in (False, True):
         path = tmp_path / "sample.yaml"
-        path.write_text(sample_yaml(kind, tier, lora=lora and kind != "exec"))
+        path.write_text(sample_yaml(kind, "smoke", lora=lora))
         validator().validate(yaml.safe_load(path.read_text()))
         loaded = load_config(path)
-        assert loaded.config.thresholds.base_tier == tier
+        assert loaded.config.thresholds.base_tier == "smoke"
         again = tmp_path / "config.yaml"
         again.write_text(resolved_yaml(loaded))
         assert load_config(again).config == loaded.config
@@ -167,14 +166,13 @@ def test_the_json_schema_is_one_and_refuses_what_loading_refuses() -> None:
 
 def test_a_sample_never_overwrites_by_itself(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    write_sample(file, "sft", "perf")
-    assert load_config(file).config.max_steps == 500
+    write_sample(file, "sft")
     with pytest.raises(ConfigError, match="--force"):
-        write_sample(file, "sft", "perf")
-    write_sample(file, "dpo", "smoke", force=True)
+        write_sample(file, "sft")
+    write_sample(file, "dpo", force=True)
     assert load_config(file).config.training_type == "dpo"
     with pytest.raises(UsageError, match="did you mean 'grpo'"):
-        write_sample(tmp_path / "x.yaml", "grop", "smoke")
+        write_sample(tmp_path / "x.yaml", "grop")
 
 
 def test_the_resolved_config_reads_back_equal_whatever_it_holds(tmp_path: Path) -> None:
@@ -190,16 +188,12 @@ def test_the_resolved_config_reads_back_equal_whatever_it_holds(tmp_path: Path) 
     assert "# --set\n" in again.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("tier", STEPS)
-def test_a_sample_for_a_command_of_ones_own_loads_and_says_where_the_command_goes(
-    tmp_path: Path, tier: str
-) -> None:
+def test_a_sample_for_a_command_says_where_the_command_goes(tmp_path: Path) -> None:
     file = tmp_path / "canary.yaml"
-    write_sample(file, "exec", tier)
+    write_sample(file, "exec")
     config = load_config(file).config
     assert config.training_type == "exec"
     assert config.command == ("python", "train.py")
-    assert config.thresholds.base_tier == tier
     assert "# your command" in file.read_text()
 
 

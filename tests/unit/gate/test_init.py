@@ -146,7 +146,7 @@ def test_a_prefetch_is_offered_where_models_are_downloaded() -> None:
 
 
 def test_the_hosted_form_is_ten_lines_and_asks_for_no_gpu(here: Path) -> None:
-    said = run("--hosted")
+    said = run("--runner", "hosted")
     text = (here / ".github/workflows/canary.yml").read_text()
     assert len(text.splitlines()) <= 12
     assert "canary ab canary.yaml --base" in text
@@ -164,7 +164,16 @@ def test_the_hosted_form_is_ten_lines_and_asks_for_no_gpu(here: Path) -> None:
 )
 def test_what_a_hosted_runner_cannot_have_is_refused(here: Path, options: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match=options[0]):
-        run("--hosted", *options)
+        run("--runner", "hosted", *options)
+
+
+def test_a_path_is_a_config_to_write(here: Path) -> None:
+    assert run("mine/canary.yaml", "--type", "kto").startswith("wrote mine/canary.yaml; run it")
+    assert load_config(here / "mine/canary.yaml").config.training_type == "kto"
+    assert not (here / ".github").exists()
+    for options, said in ((("a", "--forks"), "only --type"), (("--type", "kto"), "init canary")):
+        with pytest.raises(UsageError, match=said):
+            run(*options)
 
 
 def test_an_image_that_nobody_named_is_a_placeholder_that_says_so() -> None:
