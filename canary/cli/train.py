@@ -44,8 +44,9 @@ def run(
     """Train a canary and write its record."""
     from canary.compare.rules import answers
     from canary.config.load import load_config
+    from canary.record.runs import next_command
     from canary.report.lines import terminal_width, wrapped
-    from canary.report.rules import against, refuse_unknown
+    from canary.report.rules import answer_lines, refuse_unknown
     from canary.runner.display.progress import listener_for
     from canary.runner.distributed import Rendezvous
     from canary.runner.outcome import exit_code, failure_text, outcome_text
@@ -66,8 +67,9 @@ def run(
         if result.status != "completed":
             typer.echo(failure_text(result, run_dir, verbose), err=True)
         elif not quiet:
-            lines = "\n".join([outcome_text(record), *against(answers(record))])
+            lines = "\n".join([outcome_text(record), *answer_lines(answers(record))])
             typer.echo(wrapped(lines, terminal_width(sys.stderr)), err=True)
+            typer.echo(next_command(run_dir), err=True)
     with contextlib.suppress(BrokenPipeError):
         typer.echo(str(run_dir))
     raise typer.Exit(exit_code(result))
@@ -106,8 +108,9 @@ def exec_(
 ) -> None:
     """Run your training command, unmodified, and record it."""
     from canary.compare.rules import answers
+    from canary.record.runs import next_command
     from canary.report.lines import terminal_width, wrapped
-    from canary.report.rules import against
+    from canary.report.rules import answer_lines
     from canary.runner.display.progress import listener_for
     from canary.runner.exec.entry import ExecRequest, run_command
 
@@ -120,11 +123,13 @@ def exec_(
     )
     with contextlib.suppress(BrokenPipeError):
         if message and not (quiet and code == EXIT_OK):
-            lines = against(answers(record)) if code == EXIT_OK else []
+            lines = answer_lines(answers(record)) if code == EXIT_OK else []
             text = "\n".join([message, *lines])
             typer.echo(wrapped(text, terminal_width(sys.stderr)), err=True)
         if not quiet and run_dir.is_dir():
             typer.echo(f"record: {run_dir}", err=True)
+            if code == EXIT_OK:
+                typer.echo(next_command(run_dir), err=True)
     sys.exit(code)  # a command may end with 130, which typer's own Exit uses for Ctrl-C
 
 
@@ -167,7 +172,7 @@ def import_(
     from canary.imports.preset import preset_file, preset_lines
     from canary.imports.reading import Asked
     from canary.imports.record import import_lines, import_run
-    from canary.report.rules import against
+    from canary.report.rules import answer_lines
 
     if presets:
         typer.echo("\n".join(preset_lines()))
@@ -180,6 +185,6 @@ def import_(
     record, folder, imported = import_run(
         Asked(source, format_, preset, run), output_dir or Path(OUTPUT_DIR), name, machine
     )
-    for line in [*import_lines(record, imported), *against(answers(record))]:
+    for line in [*import_lines(record, imported), *answer_lines(answers(record))]:
         typer.echo(line, err=True)
     typer.echo(str(folder))

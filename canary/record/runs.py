@@ -84,6 +84,21 @@ def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
     return matching[0] if matching else path
 
 
+def next_command(run: Path) -> str:
+    """Return the line that ends a run: how to compare it with the one before it.
+
+    Only runs of the same canary are compared; its name stands between a folder's time and id."""
+    root, name = run.parent, run.name.split("-", 2)[-1].rpartition("-")[0]
+    runs = [folder for folder in run_folders(root) if folder.parent == root]
+    same = [at for at, one in enumerate(runs) if f"-{name}-" in one.name and one.name < run.name]
+    short = root.absolute() == Path(OUTPUT_DIR).absolute() and runs[-1:] == [run]
+    if not same:
+        pair = "latest latest~1" if short else f"NEW {run}"
+        return f"next: change something, run it again, then: canary compare {pair}"
+    pair = f"latest latest~{len(runs) - 1 - same[-1]}" if short else f"{run} {runs[same[-1]]}"
+    return f"next: canary compare {pair}"
+
+
 def begin_campaign(folder: Path) -> None:
     """Make a campaign's folder.
 

@@ -59,9 +59,11 @@ def first_line(found: Asked) -> str:
     return f"Nothing is wrong as far as could be asked: {holds}{could}."
 
 
-def against(found: Asked) -> list[str]:
-    """Return one line for each rule that found something, those that are broken first."""
-    return [
+def answer_lines(found: Asked) -> list[str]:
+    """Return one line for each rule that found something, those that are broken first. If none is
+    broken, a line before says so."""
+    lines = [] if of_status(found, "broken") else [f"  rules       {first_line(found)}"]
+    return lines + [
         f"  {status:<11} {said.words}{_at(said)} ({rule.id}); {said.doubt or rule.do}"
         for status in ("broken", "note")
         for rule, said in of_status(found, status)

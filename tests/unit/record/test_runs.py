@@ -10,7 +10,7 @@ import pytest
 from canary.cli import main
 from canary.errors import InputError
 from canary.record.folder import RunFolder
-from canary.record.runs import named_run, runs_in
+from canary.record.runs import named_run, next_command, runs_in
 from canary.report.runs_table import runs_text
 from tests.unit.comparing import record
 
@@ -38,6 +38,14 @@ def test_a_run_is_named_by_its_age_or_a_unique_part_of_its_name(output: Path) ->
     assert named_run("latest~1") == output / NAMES[0]
     assert named_run("aa11") == output / NAMES[0]
     assert named_run(NAMES[1]) == output / NAMES[1]
+
+
+def test_a_run_ends_with_the_command_that_compares_it_with_the_one_before(output: Path) -> None:
+    first, newest = output / NAMES[0], add(output, "20261125-080000-dpo-cc33")
+    assert next_command(newest) == "next: canary compare latest latest~2"
+    assert next_command(first).endswith(f"run it again, then: canary compare NEW {first}")
+    other = add(Path("mine"), "20261126-080000-dpo-dd44")
+    assert next_command(other).endswith(f"canary compare NEW {other}")
 
 
 @pytest.mark.parametrize(
