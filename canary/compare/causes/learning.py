@@ -82,7 +82,7 @@ def _dtypes(facts: Facts) -> object:
 
 def _half(facts: Facts) -> object:
     stages = ("model", "rollout", "first_loss", "first_gradient", "trajectory")
-    words = f"{facts.half_precision} holds every value without rounding; not so the baseline's"
+    words = f"every value fits {facts.half_precision} without rounding, unlike the baseline's"
     return facts.entry in stages and facts.half_precision and Evidence("signal", words)
 
 
@@ -138,7 +138,7 @@ def _made(facts: Facts) -> object:
 
 def _made_words(facts: Facts) -> str:
     name = facts.rollout_signal.signal if facts.rollout_signal else ""
-    return f"{MADE_OF[name]} agree but give different {name}"
+    return f"equal {MADE_OF[name]} give different {name}"
 
 
 def _loss(facts: Facts) -> object:

@@ -91,7 +91,7 @@ def known_faults(facts: Facts) -> tuple[Evidence, ...]:
 def _evidence(
     before: Mapping[str, str | None], now: Mapping[str, str | None], *, ended: bool
 ) -> Iterator[Evidence]:
-    what = "ended a known fault, which changes results" if ended else "has a known fault"
+    what = "removes a known fault, which changes results" if ended else "has a known fault"
     for name, fault in table().items():
         was, has = before.get(fault.package), now.get(fault.package)
         if was is None or has is None:

@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "next_token",
-        "tokens are trained on, each position towards the next one",
+        "some tokens are trained on, each position towards the next token",
         f"{GRADIENT}, and a model with `generate` of transformers",
         "shift the labels once, in the data or in the loss; do not mask all of them",
         f"{TRANSFORMERS}/issues/47394",
@@ -70,7 +70,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "leftover",
-        "no row ends with the end of an earlier batch",
+        "no row ends with leftover tokens of an earlier batch",
         "several calls of the model, with padded rows",
         "fill a reused buffer with padding before each batch",
         f"{TRANSFORMERS}/issues/47394",
@@ -84,7 +84,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "assistant_mask",
-        "no mask of an answer begins within a word before it",
+        "no mask of an answer begins inside the word before it",
         "the data or the chat template says what is answer",
         "compute the mask on the tokens of the row itself",
         f"{TRANSFORMERS}/issues/34172",
@@ -98,14 +98,14 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "reference",
-        "the reference is not the policy, and does not draw",
+        "the reference is not the policy, and has no dropout",
         "the loss raises some rows and lowers others",
         "make the reference a frozen copy in evaluation mode",
         f"{GITHUB}/YiyangZhou/POVID/issues/11",
     ),
     _rule(
         "first_ratio",
-        "the policy says of sampled rows what it said just before: the first ratio is 1",
+        "the policy scores sampled rows as it did just before: the first ratio is 1",
         "online RL that scores its rows without gradients before an update",
         "switch dropout off, or score and update in the same mode",
         f"{GITHUB}/Human-Agent-Society/reef/pull/536",
@@ -120,7 +120,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "group_advantages",
         "advantages of GRPO and RLOO add up to 0 within the completions of a prompt",
-        "the training calls itself so, and each update has whole groups",
+        "the training is named so, and each update has whole groups",
         "centre the rewards of each prompt's completions by themselves",
         "https://arxiv.org/abs/2402.03300",
     ),

@@ -93,8 +93,7 @@ FIRST_LOSSES = tuple(
 @rule(
     "own_target",
     "a loss compares each row with its own target",
-    "a difference of two shapes, one of which has a gradient, in the counted step; or torch's "
-    "warning",
+    "a loss that subtracts tensors of two shapes in the look, or torch's warning of it",
     "give both the same shape, by squeeze(-1) or unsqueeze(-1)",
     "https://github.com/RLinf/RLinf/issues/1568",
 )

@@ -200,7 +200,7 @@ def each_reward_varies(record: RunRecord) -> Answer:
         if len(stds) == len(means) >= LEAST_STEPS and not any(stds) and len({*means}) == 1:
             constant[function] = means[0]
     if steps < LEAST_STEPS:
-        return not_asked(f"rewards of {steps} steps say little: ask {LEAST_STEPS} steps at least")
+        return not_asked(f"rewards of {steps} steps say little: at least {LEAST_STEPS} are needed")
     if len(constant) == len(found) or any(not math.isfinite(one) for one in constant.values()):
         return not_asked("no reward function varies")
     words, place = f"{len(found)} reward functions give several values", ""

@@ -200,7 +200,7 @@ def _of_rounding(one: FollowedOptimizer, lost: float) -> Answer:
         size=lost,
         value=lost,
         place=shown(rounding["still_names"], 1) if still else "",
-        doubt="" if still and most else "the rest of the updates arrives",
+        doubt="" if still and most else "the other updates are large enough",
     )
 
 

@@ -45,7 +45,7 @@ def _unsteady(seen: UpdateFacts, why: str) -> Answer:
 @rule(
     "schedule_once_per_update",
     "the schedule steps once per update",
-    "a schedule of a known length that is over in the look",
+    "a schedule of known length that ends within the look",
     "step the scheduler only after optimizer.step()",
     "https://github.com/huggingface/accelerate/issues/963",
 )

@@ -105,7 +105,7 @@ def rows_have_labels(record: RunRecord) -> Answer:
 
 @rule(
     "pair_labels",
-    "the labels of a preference pair leave its prompt out",
+    "the labels of a preference pair do not cover its prompt",
     "batches with prompts, pairs and labels; broken for ORPO and CPO, whose scores are means",
     "mask the prompt's tokens in the labels with -100",
     "https://github.com/huggingface/trl/issues/1507",
@@ -202,7 +202,7 @@ def _are_whole(micro: Sequence[Micro]) -> bool:
 
 @rule(
     "stops_at_trained_end",
-    "generation stops at an end that is trained",
+    "generation stops at the token that ends trained answers",
     "a tokenizer, and a model that generates",
     "set generation_config.eos_token_id to the token that ends the answers",
     "https://github.com/huggingface/open-r1/pull/663",

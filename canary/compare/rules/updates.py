@@ -14,7 +14,7 @@ SUBJECT = "updates of the optimizer"
 
 @rule(
     "gradients_start_empty",
-    "no update uses the gradients of the one before again",
+    "no update uses the gradients of the update before",
     "a backward before each update, outside of the optimizer's step",
     "call optimizer.zero_grad() once per update, after the step or before the first backward",
     "https://arxiv.org/abs/2506.14813",
@@ -45,7 +45,7 @@ def gradients_start_empty(record: RunRecord) -> Answer:
 @rule(
     "clip_before_step",
     "gradients are clipped when they are complete, before the optimizer uses them",
-    "the training clips in each update, and never or too early before the step",
+    "a training whose clips are seen",
     "clip once per update, between its last backward() and optimizer.step()",
     "https://arxiv.org/abs/2506.14813",
 )
@@ -63,7 +63,7 @@ def clip_before_step(record: RunRecord) -> Answer:
         return only_for("trainings whose clipping was seen")
     between = max(one.get("clips_between", 0) for one in clipped)
     if between >= FEWEST:
-        words = f"{between} times, gradients were clipped before all backwards of their update: "
+        words = f"gradients were clipped {between} times before the last backward of their update: "
         return answer(True, f"{words}later micro-batches weigh more", size=between)
     # The look may end with the step of its last update.
     late = [

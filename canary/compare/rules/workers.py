@@ -26,7 +26,7 @@ def without_workers(record: RunRecord, kind: str) -> Answer:
 
 @rule(
     "worker_draws",
-    "data workers draw other random numbers",
+    "each data worker draws its own random numbers",
     "a data set with __getitem__, whose workers draw in each of their first fetches",
     "make the generator in the worker, from the seed of torch.utils.data.get_worker_info()",
     "https://docs.pytorch.org/docs/stable/notes/faq.html#my-data-loader-workers-return-identical-random-numbers",
@@ -47,7 +47,7 @@ def worker_draws(record: RunRecord) -> Answer:
 
 @rule(
     "stream_split",
-    "workers give each row of a stream once",
+    "together, the workers give each row of a stream once",
     "an IterableDataset with several workers, whose first two batches differ",
     "let __iter__ skip the rows of other workers, by torch.utils.data.get_worker_info()",
     "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset",
@@ -59,7 +59,7 @@ def stream_split(record: RunRecord) -> Answer:
         return without_workers(record, "streams of several data workers")
     same = [one for one in found if one["same_rows"]]
     workers = max(one.get("workers", 0) for one in same or found)
-    words = f"{workers} workers give other rows of a stream"
+    words = f"{workers} workers give different rows of a stream"
     if same:
         words = (
             f"all {workers} workers give the same rows of a stream, so each comes {workers} times"

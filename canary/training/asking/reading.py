@@ -206,11 +206,11 @@ def reference(look: Look) -> Asked:
         return broken("the reference is in training mode and has dropout")
     if _is_itself(look):
         words = f"the policy itself is the reference: in updates 2 to {look.updates[-1].number}, "
-        words += f"both say the same of all rows, and the loss of {look.losses[0]:.6g} stays"
+        words += f"both score all rows alike, and the loss stays at {look.losses[0]:.6g}"
         return broken(words, "update 2")
     if not look.references:
         raise CannotAsk("only for trainings with a reference")
-    return holds("the reference is not the policy, and does not draw")
+    return holds("the reference is not the policy, and has no dropout")
 
 
 def _is_itself(look: Look) -> bool:
@@ -296,7 +296,7 @@ def group_advantages(look: Look) -> Asked:
     for by_length in (False, True):
         if all(_apart(one.rows, by_length) <= CONSTANT for one in updates):
             worst = max(_apart(one, by_length) for one in groups)
-            words = f"the training calls itself {'GRPO' if 'grpo' in name.lower() else 'RLOO'} "
+            words = f"the training is named {'GRPO' if 'grpo' in name.lower() else 'RLOO'} "
             words += f"({name}), but advantages add up to 0 over the update only: over the "
             words += f"completions of a prompt, the sum is {worst:.0%} of their sizes"
             return broken(words, f"update {updates[0].number}")

@@ -37,7 +37,7 @@ def test_a_package_that_left_a_fault_is_said_too() -> None:
     told = moved({"torch": "2.12.1+cpu"}, {"torch": "2.12.9.dev1"})
     assert "known fault" not in told
     told = moved({"torch": "2.12.1+cpu"}, {"torch": "2.13.0+cpu"})
-    assert "ended a known fault, which changes results (torch-sequential-zero)" in told
+    assert "removes a known fault, which changes results (torch-sequential-zero)" in told
     assert "has a known fault (torch-sequential-nested)" in told
 
 

@@ -77,7 +77,7 @@ def test_a_kl_term_and_a_second_pass_do_not_disturb_the_groups() -> None:
 def test_advantages_of_the_batch_are_broken_by_that_name() -> None:
     found = GRPO(by_batch).run()["group_advantages"]
     assert found["status"] == "broken", found
-    assert "the training calls itself GRPO (class GRPO), but advantages" in found["words"]
+    assert "the training is named GRPO (class GRPO), but advantages" in found["words"]
 
 
 @pytest.mark.parametrize("kind", [Online, ReinforcePlusPlus])
