@@ -174,6 +174,12 @@ class Place:
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
 
+    @property
+    def is_move(self) -> bool:
+        """Whether the same lines stand elsewhere now."""
+        removed, added = ([*map(str.strip, lines)] for lines in (self.removed, self.added))
+        return removed == added
+
 
 @dataclass(frozen=True)
 class Places:
