@@ -17,11 +17,9 @@ from tools.pictures.__main__ import IMAGES, MOST_BYTES, NAMES
 
 README = ROOT / "README.md"
 MOST_LINES = 130
-BLIND = {
-    "faults.json": "blind",
-    "faults_second.json": "second",
-    "faults_ppo_blind.json": "ppo_blind",
-}
+BLIND = {"faults_second.json": "second", "faults_ppo_blind.json": "ppo_blind"}
+FIRST_RUN = (52, 48, 41)
+"""Faults of `blind`, caught and named in its first run. Two were corrected before the stored one."""
 HEALTHY = {
     "faults.json": "benign",
     "faults_ppo.json": "ppo_benign",
@@ -53,11 +51,14 @@ def test_its_evidence_is_that_of_the_figures() -> None:
     blind = [row for file, corpus in BLIND.items() for row in _rows(file, corpus)]
     healthy = [row for file, corpus in HEALTHY.items() for row in _rows(file, corpus)]
     assert len(blind) == sum(len(CORPORA[corpus]) for corpus in BLIND.values())
-    caught = sum(bool(row["caught"]) for row in blind)
-    named = sum(bool(row["caught"] and row["right"]) for row in blind)
+    asked, caught, named = FIRST_RUN
+    assert f"In the very first run {caught} of the {asked} were" in read(DOCS / "figures.md")
+    asked += len(blind)
+    caught += sum(bool(row["caught"]) for row in blind)
+    named += sum(bool(row["caught"] and row["right"]) for row in blind)
     failed = sum(row["verdict"] in ("regression", "changed", "error") for row in healthy)
     text = read(README)
-    assert f"{caught} of {len(blind)} caught, {named} of {len(blind)} with the right cause" in text
+    assert f"{caught} of {asked} caught, {named} of {asked} with the right cause" in text
     assert f"{failed} of {len(healthy)} failed" in text
 
 
