@@ -19,7 +19,7 @@ README = ROOT / "README.md"
 MOST_LINES = 130
 BLIND = {"faults_second.json": "second", "faults_ppo_blind.json": "ppo_blind"}
 FIRST_RUN = (52, 48, 41)
-"""Faults of `blind`, caught and named in its first run. Two were corrected before the stored one."""
+"""Faults of `blind`, how many its first run caught, and how many it named."""
 HEALTHY = {
     "faults.json": "benign",
     "faults_ppo.json": "ppo_benign",
