@@ -33,6 +33,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 run`, `2 runs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def nearest(given: object, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to the given one; None if all differ too much."""
     import difflib  # Imported here because only a command that fails needs it.

@@ -29,7 +29,7 @@ from canary.bisect.question import (
 from canary.bisect.search import Answer, CannotRun, Halving, Make, Search, Seen, SetSearch, State
 from canary.campaign.pairs import PairProgress, Plan, Role, duration, run_pairs
 from canary.compare.report import Check, Comparison
-from canary.errors import MachineError, UsageError
+from canary.errors import MachineError, UsageError, counted
 from canary.record.types import RunRecord
 
 NAMES: Mapping[Stage, Mapping[Role, str]] = {
@@ -336,7 +336,7 @@ class Finder:
         for share in sorted(search.posterior(), reverse=True):
             if covered < (LIKELY if question.noisy else 1.0) - 1e-9:
                 covered, count = covered + share, count + 1
-        left = f"{count} {self.runs.candidates.noun}{'' if count == 1 else 's'} left"
+        left = f"{counted(count, self.runs.candidates.noun)} left"
         if count < 2 or question.noisy:
             return left
         many = math.ceil(math.log2(count))

@@ -25,7 +25,6 @@ from canary.campaign.pairs import (
     Role,
     Runs,
     RunSide,
-    pairs_of,
     run_pairs,
 )
 from canary.campaign.side import Side, at_once, claimed
@@ -45,7 +44,7 @@ from canary.compare.timing.lane import FAMILY_BUDGET
 from canary.config.load import LoadedConfig, load_config
 from canary.config.output import OUTPUT_DIR
 from canary.config.samples import shipped
-from canary.errors import ConfigError, UsageError
+from canary.errors import ConfigError, UsageError, counted
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.progress import Screen
@@ -173,7 +172,7 @@ def run_ab(
                 return found, folder
         found, runs = run_pairs(plan, launch, judge, progress, time.monotonic)
         decided()
-    note = f"{pairs_of(len(runs.head))} in alternation, each run in a separate process"
+    note = f"{counted(len(runs.head), 'pair')} in alternation, each run in a separate process"
     return _with_note(_with_setup_hint(found, request, runs), note), folder
 
 

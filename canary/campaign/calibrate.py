@@ -19,7 +19,7 @@ from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpa
 from canary.compare.timing.lane import DRIFTS, FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
 from canary.compare.timing.noise import NoiseModel, metric_noise, save_noise
 from canary.config.load import LoadedConfig
-from canary.errors import InputError, MachineError, UsageError
+from canary.errors import InputError, MachineError, UsageError, counted
 from canary.protocol.job import Listener
 from canary.record.types import RunRecord
 from canary.report.inline import Inline
@@ -220,7 +220,7 @@ HEADINGS = (
     "metric",
     "typical",
     "spread",
-    *(f"{count} pair{'s' if count > 1 else ''}" for count in PAIR_COUNTS),
+    *(counted(count, "pair") for count in PAIR_COUNTS),
     f"1 run to {HISTORY}",
 )
 

@@ -11,6 +11,7 @@ from canary.compare.checks import CHECKS, change, check_of
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.thresholds import Thresholds
+from canary.errors import counted
 from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import shown
 from canary.record.metric_names import QUANTITIES, Quantity
@@ -90,7 +91,7 @@ def _bad_steps(name: BadSteps, current: Records, baseline: Records, limit: int) 
     return check_of(
         name,
         "fail" if count > limit else "pass",
-        f"{count} step{'' if count == 1 else 's'} with {kind} loss{first}",
+        f"{counted(count, 'step')} with {kind} loss{first}",
         baseline=before,
         current=count,
         unit="steps",

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from canary.compare.checks import CHECKS
+from canary.errors import counted
 from canary.report.bisect_hint import Hint, commits_command
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
@@ -145,7 +146,7 @@ def _open(series: Series) -> list[ChangePoint]:
 
 def _view(found: HistoryTrends, count: Count) -> DrawerView:
     points = found.series[0].points if found.series else ()
-    runs = f"{len(points)} run{'' if len(points) == 1 else 's'}"
+    runs = counted(len(points), "run")
     days = list(dict.fromkeys((points[0].start[:10], points[-1].start[:10]))) if points else []
     span = {0: "", 1: f" on {days[0]}" if days else ""}.get(len(days), f", {' to '.join(days)}")
     rows = tuple(_row(series) for series in found.series)

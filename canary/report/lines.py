@@ -117,15 +117,14 @@ def cut(text: str, most: int = LONGEST_SHOWN) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def counted(count: int, what: str, names: Sequence[str], tail: str, width: int) -> str:
-    """Return one line with a count and as many of the names as fit."""
-    lead = f"{count} {what}: "
+def with_names(lead: str, names: Sequence[str], tail: str, width: int) -> str:
+    """Return one line: between `lead` and `tail` as many of the names as fit, maybe none."""
     for shown in range(len(names), 0, -1):
         more = ", ..." if shown < len(names) else ""
-        line = f"{lead}{', '.join(names[:shown])}{more} {tail}"
+        line = f"{lead}: {', '.join(names[:shown])}{more} {tail}"
         if len(line) <= width:
             return line
-    return f"{count} {what} {tail}"
+    return f"{lead} {tail}"
 
 
 def _widths(lines: Sequence[Cells]) -> list[int]:

@@ -9,12 +9,12 @@ from canary.compare.rules.facts import (
     NO_UPDATES,
     any_gradient,
     argument,
-    counted,
     shown,
     updates_of,
     warned,
 )
 from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.errors import counted
 from canary.record.exact import TORCH_LOOP, group_of
 from canary.record.facts import FollowedOptimizer, Holding
 from canary.record.types import RunRecord

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from canary.compare.rules.facts import NO_UPDATES, argument, updates_of, whole_number
 from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.errors import counted
 from canary.record.exact import TORCH_LOOP
 from canary.record.facts import Schedule, UpdateFacts
 from canary.record.types import RunRecord
@@ -192,7 +193,7 @@ def learning_rate_positive(record: RunRecord) -> Answer:
     doubt = "only the first steps: is this a warm-up?" if zero and zero[-1] <= first else ""
     return answer(
         bool(zero),
-        f"{len(zero)} step{'' if len(zero) == 1 else 's'} with learning rate 0",
+        f"{counted(len(zero), 'step')} with learning rate 0",
         size=len(zero),
         items=[f"step {step}" for step in zero],
         place=f"step {zero[0]}" if zero else "",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from canary.compare.rules.facts import NO_UPDATES, counted, updates_of
+from canary.compare.rules.facts import NO_UPDATES, updates_of
 from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.errors import counted
 from canary.record.types import RunRecord
 
 FEWEST = 2

@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 
 from canary.config.schema import CanaryConfig
-from canary.errors import printable
+from canary.errors import counted, printable
 from canary.protocol.job import SHOWN, Listener, Result
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
@@ -139,9 +139,7 @@ class PlainLines:
         """Print the launch's length."""
         self._pace.begin(steps)
         self._last = time.monotonic()
-        length = (
-            "the whole training" if steps is None else f"{steps} step{'' if steps == 1 else 's'}"
-        )
+        length = "the whole training" if steps is None else counted(steps, "step")
         unwatched = f", {figures.UNWATCHED}" if self._unwatched else ""
         name = f"launch {index + 1}" if index else "training"
         self._print(f"{name}: {length}{unwatched}")
