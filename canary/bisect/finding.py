@@ -17,11 +17,10 @@ from canary.bisect.question import (
     Kind,
     Question,
     Reading,
-    check_in,
     choose,
     ends_words,
     error_words,
-    is_exact,
+    look_answers,
     only,
     question_of,
     require_known,
@@ -39,7 +38,7 @@ NAMES: Mapping[Stage, Mapping[Role, str]] = {
 
 
 @dataclass
-class Sides:
+class StatePair:
     """Two states that run by turns, and their records in that order."""
 
     runs: Runs
@@ -109,7 +108,7 @@ def compare_ends(
     """
     if wanted is not None:
         require_known(wanted)
-    sides = Sides(runs, judge, say, "ends", {"base": 0, "head": runs.candidates.bad})
+    sides = StatePair(runs, judge, say, "ends", {"base": 0, "head": runs.candidates.bad})
     try:
         found = _by_looks(sides, wanted) or sides.pairs(wanted, budget_s)
     except CannotRun as why:
@@ -119,12 +118,12 @@ def compare_ends(
     return _with_question(found, sides, wanted)
 
 
-def _by_looks(sides: Sides, wanted: str | None) -> Comparison | None:
+def _by_looks(sides: StatePair, wanted: str | None) -> Comparison | None:
     """Compare the ends' looks; None if they do not answer."""
-    if wanted is not None and not is_exact(wanted):
+    if wanted is not None and not look_answers(wanted):
         return None
     found = sides.looks()
-    check = check_in(found, wanted) if wanted else _leading(found)
+    check = found.find_check(wanted) if wanted else _leading(found)
     return None if check is None or check.status in ("skip", "inconclusive") else found
 
 
@@ -134,10 +133,10 @@ def _leading(found: Comparison) -> Check | None:
         name = choose(found, None)
     except UsageError:
         return None
-    return found.check(name) if is_exact(name) else None
+    return found.check(name) if look_answers(name) else None
 
 
-def _with_question(found: Comparison, sides: Sides, wanted: str | None) -> Ends:
+def _with_question(found: Comparison, sides: StatePair, wanted: str | None) -> Ends:
     """Choose what to follow."""
     head, base = sides.of("head"), sides.of("base")
     if found.verdict == "regression" and not found.checks:
@@ -182,7 +181,7 @@ def last_step(
         CannotRun: one of them does not build.
     """
     states: Mapping[Role, State] = {"base": step.without, "head": step.with_it}
-    sides = Sides(runs, question.judge, say, "last", states)
+    sides = StatePair(runs, question.judge, say, "last", states)
     if question.check == CRASH:
         base, head = (question.read(sides.run(role, "whole")) for role in ("base", "head"))
         assert base is not None
@@ -194,10 +193,10 @@ def last_step(
     else:
         for kind in question.kinds:
             found = sides.looks(kind)
-            check = check_in(found, question.check)
+            check = found.find_check(question.check)
             if check is not None and check.status not in ("skip", "inconclusive"):
                 break
-    check = check_in(found, question.check)
+    check = found.find_check(question.check)
     if check is None:
         return Last(found, None, error_words(found), False)
     worse = check.failed or check.status == "warn"

@@ -30,7 +30,7 @@ from canary.training.exact.parameters import (
     parameter_digests,
     rounded_to,
 )
-from canary.training.exact.rollouts import RolloutCollector, sampled_rows
+from canary.training.exact.rollouts import RolloutCollector, watch_sampling
 
 TIMES = ("step_time",)
 """Logged values that are clock readings, not metrics."""
@@ -80,7 +80,7 @@ class ExactSignals:
         """Why the look ended early: an error of the canary in a user's training."""
         self.uncounted: str | None = None
         """Why the work of a step was not counted."""
-        self._sampled = self.contain(lambda: sampled_rows(trainer))
+        self._sampled = self.contain(lambda: watch_sampling(trainer))
         self._rollouts: RolloutCollector | None = None
         self.own_tensors: Callable[[], Iterable[torch.Tensor]] = tuple
         """Returns tensors of the canary, which are not part of the training's memory."""
