@@ -7,7 +7,7 @@ what to do, and where the idea comes from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from canary.compare.diagnosis.suspects import Shown
@@ -68,20 +68,25 @@ def rule(
 
 
 def answer(
-    broken: bool,
     words: str,
     *,
-    size: float = 1.0,
+    broken: bool,
+    size: float | None = None,
     value: Shown = None,
-    items: Iterable[str] = (),
+    items: Collection[str] | None = None,
     place: str = "",
     doubt: str = "",
 ) -> Answer:
-    """Return that a rule holds, or that it is broken; with a `doubt`, that is a note."""
+    """Return that a rule holds, or that it is broken; with a `doubt`, that is a note. `size`: how
+    many `items`, if it is not given; 1 without items."""
+    if size is None:
+        size = 1.0 if items is None else len(items)
     status: RuleStatus = "holds"
     if broken:
         status = "note" if doubt else "broken"
-    return Answer(status, words, place, frozenset(items), size, value, doubt if broken else "")
+    return Answer(
+        status, words, place, frozenset(items or ()), size, value, doubt if broken else ""
+    )
 
 
 def not_asked(why: str) -> Answer:

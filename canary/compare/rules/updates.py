@@ -33,10 +33,12 @@ def gradients_start_empty(record: RunRecord) -> Answer:
     left, emptied = worst.get("left", 0), worst.get("emptied", 0)
     total = left + emptied
     if not left:
-        return answer(False, f"the gradients of {total} updates were gone before the next one")
+        return answer(
+            f"the gradients of {total} updates were gone before the next one", broken=False
+        )
     return answer(
-        True,
         f"{left} of {total} updates added their gradients to those of the update before",
+        broken=True,
         size=left,
         place="update 2" if not emptied else "",
         doubt="the gradients of other updates were gone" if emptied else "",
@@ -65,7 +67,7 @@ def clip_before_step(record: RunRecord) -> Answer:
     between = max(one.get("clips_between", 0) for one in clipped)
     if between >= FEWEST:
         words = f"{between} times, gradients were clipped before all backwards of their update: "
-        return answer(True, f"{words}later micro-batches weigh more", size=between)
+        return answer(f"{words}later micro-batches weigh more", broken=True, size=between)
     # The look may end with the step of its last update.
     late = [
         one
@@ -74,12 +76,12 @@ def clip_before_step(record: RunRecord) -> Answer:
     ]
     if not late:
         before = max(one.get("clips_before", 0) for one in clipped)
-        return answer(False, f"gradients were clipped before {counted(before, 'step')}")
+        return answer(f"gradients were clipped before {counted(before, 'step')}", broken=False)
     count = late[0]["clips_after"]
     acted = any(one.get("clips_after_acted") for one in late)
     return answer(
-        True,
         f"gradients were clipped {count} times after the optimizer's step, and never before it",
+        broken=True,
         size=count,
         place="update 1",
         doubt="" if acted else "no norm was above the limit: is it only measured?",
@@ -107,14 +109,14 @@ def clip_takes_effect(record: RunRecord) -> Answer:
         return only_for("trainings that clip gradients")
     if seen["empty"] == seen["clips"]:
         words = f"{seen['clips']} clips got no tensor with a gradient: nothing is clipped"
-        return answer(True, words, size=seen["empty"])
+        return answer(words, broken=True, size=seen["empty"])
     if seen["scaled"] >= FEWEST:
         words = (
             f"{seen['scaled']} of {seen['clips']} clips came before the scaler divided the "
             "gradients: they are clipped to almost nothing"
         )
-        return answer(True, words, size=seen["scaled"])
-    return answer(False, f"{counted(seen['clips'], 'clip')} acted on gradients")
+        return answer(words, broken=True, size=seen["scaled"])
+    return answer(f"{counted(seen['clips'], 'clip')} acted on gradients", broken=False)
 
 
 @rule(
@@ -141,14 +143,14 @@ def stays_in_training_mode(record: RunRecord) -> Answer:
     if not seen.get("noisy_modules"):
         return only_for("models with dropout or batch norm")
     if all(modes):
-        return answer(False, f"the model was in training mode in all {len(modes)} updates")
+        return answer(f"the model was in training mode in all {len(modes)} updates", broken=False)
     first = modes.index(False) + 1
     back = any(modes[first:])
     modules = counted(seen["noisy_modules"], "module")
     return answer(
-        True,
         f"from update {first} on, the whole model trains in evaluation mode: dropout or batch norm "
         f"of {modules} is off",
+        broken=True,
         size=modes.count(False),
         place=f"update {first}",
         doubt="later updates are in training mode again" if back else "",
