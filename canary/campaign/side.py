@@ -144,7 +144,7 @@ def finish_child(child: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Wait for a started command; returns like `run_child`."""
     try:
         out, err = child.communicate()
-    except BaseException:
+    except BaseException:  # Ctrl-C must not leave it running.
         stop_child(child)
         raise
     return child.returncode, out, err

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,18 @@ def struck(error: BaseException) -> bool:
     inner = [getattr(one, "func", one) for one in handlers]
     codes = {getattr(getattr(one, "__func__", one), "__code__", None) for one in inner} - {None}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+@contextlib.contextmanager
+def kept_apart(failed: Callable[[str], None]) -> Iterator[None]:
+    """Look at a user's objects, which may raise anything: an error does not reach the training.
+    `failed` gets it in words. What `struck` the block passes."""
+    try:
+        yield
+    except Exception as error:
+        if struck(error):
+            raise
+        failed(one_line(error))
 
 
 def failure_of(words: str) -> Failure | None:

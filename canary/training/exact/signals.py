@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 
-from canary.protocol.failure import one_line, struck
+from canary.protocol.failure import kept_apart
 from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
 from canary.training.collectors.batches import describe_batch
@@ -101,17 +101,16 @@ class ExactSignals:
         """Return what `call` makes; None if it fails in a user's training, or if one did before."""
         if self.failed is not None:
             return None
-        try:
+        if not self._guest:
             return call()
-        except Exception as error:
-            if not self._guest or struck(error):
-                raise
-            self.fail(one_line(error))
-            return None
+        with kept_apart(self.fail):
+            return call()
+        return None
 
     def fail(self, why: str) -> None:
         """End the look early."""
         self.failed = self.failed or why
+        # What failed before may fail again while its hooks are removed.
         with contextlib.suppress(Exception):
             self.give_up()
 
