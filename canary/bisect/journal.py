@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from canary.bisect.candidates import Candidates
 from canary.bisect.question import Kind
 from canary.bisect.search import CannotRun, State
-from canary.errors import MachineError, RecordError, UsageError
+from canary.errors import MachineError, RecordError, UsageError, writing
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.runs import begin_campaign
@@ -135,12 +135,9 @@ class Journal:
             raise UsageError(f"{self.folder} holds a bisect with another {min(other)}", ANEW)
 
     def _append(self, document: Mapping[str, Any]) -> None:
-        try:
+        with writing(self.folder / LOG, ANEW):
             os.write(self.file, jsonio.dumps(document).encode() + b"\n")
             os.fsync(self.file)
-        except OSError as error:
-            path = self.folder / LOG
-            raise MachineError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @dataclass

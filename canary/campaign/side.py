@@ -83,7 +83,7 @@ class Side:
         environment = {**self.environment, STARTER: str(os.getpid())}
         if screen is None:
             return start_child(self.command(settings), self.folder, environment)
-        environment |= screen.told(name)
+        environment |= screen.environment(name)
         return start_child(self.command(settings), self.folder, environment, screen.file)
 
     def finish(self, child: subprocess.Popen[str]) -> RunRecord:

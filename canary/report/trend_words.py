@@ -100,8 +100,9 @@ def _when(fact: MachineChange) -> str:
 
 def _evidence(change: ChangePoint) -> str:
     if change.standing == "waiting":
-        only, s = spelled(change.runs_after, "run"), "s" * (change.runs_after == 1)
-        return f"not confirmed: only {only} show{s} it, {NUMBERS[LEAST_AFTER]} are needed"
+        only = spelled(change.runs_after, "run")
+        show = "shows" if change.runs_after == 1 else "show"
+        return f"not confirmed: only {only} {show} it, {NUMBERS[LEAST_AFTER]} are needed"
     if change.standing == "accepted":
         return "accepted by a person"
     if change.standing == "returned":

@@ -18,7 +18,7 @@ from canary.protocol.job import EXIT_DISK_FULL, PARENT, Job, Listener, Result, d
 from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
-from canary.runner.exec.streams import LogOnly
+from canary.runner.exec.streams import log_only
 from canary.runner.processes import RankProcesses
 from canary.runner.warm import Child, warm_child, without_warm_start
 
@@ -104,7 +104,7 @@ class LocalRunner:
                     yield warm
                 return
         words = [*self._command, str(job_file)]
-        with LogOnly().started(words, environment, self._log) as child:
+        with log_only(words, environment, self._log) as child:
             yield child
 
     def _is_over(self, job: Job, watch: RankProcesses) -> bool:

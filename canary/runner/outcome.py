@@ -80,10 +80,11 @@ def outcome_text(record: RunRecord) -> str:
 def _timed(record: RunRecord) -> str:
     """Return over how many steps times are, and how many first steps they leave out."""
     count, untimed = record.perf.step_time.count, untimed_steps(record)
-    several = len(record.launches) > 1
-    without = f", without the first {untimed}{' of each' * several}" if untimed else ""
-    of = f" of {len(record.launches)} launches" * several
-    return f"over {counted(count, 'step')}{of}{without}"
+    launches = of_each = ""
+    if len(record.launches) > 1:
+        launches, of_each = f" of {len(record.launches)} launches", " of each"
+    without = f", without the first {untimed}{of_each}" if untimed else ""
+    return f"over {counted(count, 'step')}{launches}{without}"
 
 
 def _line(name: str, words: list[str]) -> list[str]:

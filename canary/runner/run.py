@@ -29,7 +29,7 @@ from canary.record.types import RunRecord
 from canary.runner.child_environment import child_environment, remove_tree, require_training_stack
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
 from canary.runner.exec.command import CommandRunner
-from canary.runner.exec.streams import LogOnly, PassedOn, Streams
+from canary.runner.exec.streams import log_only, passed_on
 from canary.runner.imported import Awaited, LauncherRunner, require_preset
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
@@ -168,9 +168,9 @@ def runner_for(session: Session, launch: int, cache_dir: Path, watch: HeldDevice
         command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
     inherited = without_warm_start(os.environ)
-    streams: Streams = PassedOn() if session.echo and launch == 0 else LogOnly()
+    start = passed_on if session.echo and launch == 0 else log_only
     runner = CommandRunner if config.imports is None else LauncherRunner
-    return runner(folder.log, inherited, config.command, streams, on_start)
+    return runner(folder.log, inherited, config.command, start, on_start)
 
 
 @contextlib.contextmanager

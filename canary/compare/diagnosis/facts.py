@@ -234,7 +234,8 @@ class Facts:
             return None
         detached = self.more_calls("detach")
         words = f"{fewer:,.0f} fewer matrix products per step for equally many forward passes"
-        words += f", and {detached:,.0f} more calls of detach" * (detached > 0)
+        if detached > 0:
+            words += f", and {detached:,.0f} more calls of detach"
         return Evidence("operators", words, unit="calls")
 
     @cached_property
