@@ -289,9 +289,7 @@ def _nothing_judged(checks: Sequence[Check]) -> str:
     )
 
 
-def _pass_line(
-    checks: Sequence[Check], same: str, imported: bool = False, same_program: bool = False
-) -> str:
+def _pass_line(checks: Sequence[Check], same: str, imported: bool, same_program: bool) -> str:
     passed = {check.name: check.message for check in checks if check.status == "pass"}
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
     speed = next((f"; {passed[name]}" for name in timed if name in passed), "")

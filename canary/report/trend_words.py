@@ -127,7 +127,7 @@ def findings(series: Series) -> Sequence[str]:
     return [change_words(series, change) for change in held]
 
 
-def series_sentence(series: Series, machine_changes: int = 0) -> str:
+def series_sentence(series: Series, machine_changes: int) -> str:
     """Return the newest value and what was found, with red runs, periods and machine changes."""
     values = [point.value for point in series.points if point.value is not None]
     newest = f"the newest of {len(values)} runs" if len(values) > 1 else "the only run"

@@ -137,7 +137,7 @@ def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]
     ]
 
 
-def inexact_signals(records: Sequence[RunRecord], same_code: bool = False) -> dict[str, float]:
+def inexact_signals(records: Sequence[RunRecord], same_code: bool) -> dict[str, float]:
     """Return signals that differ between repeated looks, with the largest relative difference."""
     seen: dict[str, float] = {}
     newest = newest_looked(records)
