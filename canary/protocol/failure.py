@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.errors import CanaryError, UsageError, printable
+from canary.errors import DISK_FULL, CanaryError, UsageError, printable
 from canary.protocol.job import Result, disk_full
 
 if TYPE_CHECKING:
     from canary.record.types import Failure
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 LONGEST = 400
 """Characters of an error that are kept."""
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[(?:rank|default)\d+\]: ?", re.MULTILINE)
@@ -52,7 +49,7 @@ def describe_failure(error: BaseException) -> Result:
             reason=f"out of memory: {one_line(error)}",
             hint="lower batch_size, max_length or the model's size, or set use_peft",
         )
-    if isinstance(error, OSError) and error.errno in FULL:
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
         return disk_full(error.filename)
     words = one_line(error)
     reason = f"{words}{_where(error)}"
@@ -66,18 +63,6 @@ def struck(error: BaseException) -> bool:
     inner = [getattr(one, "func", one) for one in handlers]
     codes = {getattr(getattr(one, "__func__", one), "__code__", None) for one in inner} - {None}
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
-
-
-@contextlib.contextmanager
-def kept_apart(failed: Callable[[str], None]) -> Iterator[None]:
-    """Look at a user's objects, which may raise anything: an error does not reach the training.
-    `failed` gets it in words. What `struck` the block passes."""
-    try:
-        yield
-    except Exception as error:
-        if struck(error):
-            raise
-        failed(one_line(error))
 
 
 def failure_of(words: str) -> Failure | None:

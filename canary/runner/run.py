@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Iterator
@@ -15,9 +14,10 @@ from canary.config.checks import require_liger_installed
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
 from canary.config.spans import look_steps
-from canary.errors import CanaryError, ConfigError, InputError, MachineError, Stopped, UsageError
+from canary.errors import DISK_FULL, CanaryError, ConfigError, InputError, MachineError, Stopped
 from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice
+from canary.protocol.failure import describe_failure
 from canary.protocol.heartbeat import Readings, reading_path
 from canary.protocol.job import NODE_RANK, Job, Listener, Result, Variation, disk_full
 from canary.protocol.saved_model import require_place
@@ -102,10 +102,9 @@ def _ended_by(error: BaseException, folder: Path) -> Result:
         reason = "interrupted by Ctrl-C or SIGTERM"
         return Result(status="interrupted", reason=reason, command_code=code)
     if isinstance(error, CanaryError):
-        usage = isinstance(error, UsageError)
-        return Result("failed", error.message, error.hint, usage_error=usage)
+        return describe_failure(error)
     assert isinstance(error, OSError)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in DISK_FULL:
         return disk_full(str(folder))
     reason = f"cannot write the record: {error.strerror or error}"
     return Result(status="failed", reason=reason, hint="look at the folder's permissions")

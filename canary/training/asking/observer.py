@@ -17,7 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.hooks import RemovableHandle
 
-from canary.protocol.failure import kept_apart, one_line, struck
+from canary.protocol.failure import one_line, struck
 from canary.record.exact import Asked, Exact
 from canary.record.facts import Facts
 from canary.training.asking import again, conversing, reading
@@ -42,7 +42,7 @@ from canary.training.asking.updates import (
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.distributed import world_size
 from canary.training.collectors.living import living, only_tokenizer
-from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.uncounted import kept_apart, uncounted
 from canary.training.collectors.wrapping import is_compiled
 from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.random_states import kept_random

@@ -12,12 +12,11 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 
-from canary.protocol.failure import kept_apart
 from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
 from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.ran import RAN
-from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.uncounted import kept_apart, uncounted
 from canary.training.exact.code import ran_code
 from canary.training.exact.effective import effective_settings, own_loss
 from canary.training.exact.fingerprints import special_ids, stops_of

@@ -14,11 +14,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from canary.protocol.failure import kept_apart
 from canary.record.exact import Exact
 from canary.record.facts import ClipFacts, Facts, Holding, UpdateFacts
 from canary.training.collectors.distributed import world_size
-from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.uncounted import kept_apart, uncounted
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.facts.followed import (
     NAMES,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from canary.protocol.failure import kept_apart
 from canary.record.exact import Exact
 from canary.record.facts import Facts
+from canary.training.collectors.uncounted import kept_apart
 from canary.training.facts.loaders import LOADERS
 from canary.training.facts.texts import Texts
 from canary.training.facts.updates import UpdateWatcher
