@@ -14,7 +14,7 @@ from canary.compare.rules.facts import (
     trainer_of,
     warned,
 )
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, Rule, answer, holds, not_asked, only_for, rule
 from canary.config.trainers import TRAINERS, TrainerRow
 from canary.record.types import RunRecord
 
@@ -106,7 +106,7 @@ def own_target(record: RunRecord) -> Answer:
     if not shapes:
         if outer is None:
             return not_asked("the operators of no step were seen")
-        return answer("no loss pairs rows with the targets of others", broken=False)
+        return holds("no loss pairs rows with the targets of others")
     rows, targets = shapes[0]
     words = f"a loss compares rows of shape {rows} with targets of shape {targets}"
     if not _grows(rows, targets):

@@ -20,7 +20,7 @@ from canary.compare.rules.facts import (
     trainer_of,
     whole_number,
 )
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.record.exact import Series
 from canary.record.types import RunRecord
 
@@ -239,11 +239,7 @@ def rewards_add_up(record: RunRecord) -> Answer:
         if not abs(found) <= abs(off):
             off, where = found, step
     if abs(off) <= REWARD_OFF:
-        return answer(
-            "token rewards sum to the score minus the KL of their completion",
-            broken=False,
-            value=off,
-        )
+        return holds("token rewards sum to the score minus the KL of their completion", value=off)
     words = f"token rewards differ from score minus KL by {off:.3g} in step {where}"
     return answer(words, broken=True, size=off, value=off, place=f"step {where}")
 

@@ -13,7 +13,7 @@ from canary.compare.rules.facts import (
     updates_of,
     warned,
 )
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.errors import counted
 from canary.record.exact import TORCH_LOOP, group_of
 from canary.record.facts import FollowedOptimizer, Holding
@@ -79,7 +79,7 @@ def _missing(holding: Holding) -> Answer:
     names = holding.get("missing_names", [])
     held = f"the optimizer holds {holding['trainable_held']} of {holding['trainable']}"
     if not missing:
-        return answer(f"{held} trainable tensors, all that get a gradient", broken=False)
+        return holds(f"{held} trainable tensors, all that get a gradient")
     return answer(
         f"{held} trainable tensors; others get a gradient and never change "
         f"({shown(names, missing)})",
@@ -125,7 +125,7 @@ def trainable_changed(record: RunRecord) -> Answer:
         return not_asked("no optimizer holds a tensor that did not change")
     if not still:
         words = f"{changed} trainable tensors changed in step 1"
-        return answer(words, broken=False, value=update.get("tensors_changed"))
+        return holds(words, value=update.get("tensors_changed"))
     words = f"{len(still)} of {changed + len(still)} trainable tensors did not change in step 1"
     return answer(
         f"{words} ({still[0]}{', ...' if len(still) > 1 else ''})",
@@ -237,7 +237,7 @@ def only_the_optimizer_writes(record: RunRecord) -> Answer:
                 doubt="is an average of weights, or what an evaluation loads, left in on purpose?",
             )
     updates = max(one["updates"] for one in asked)
-    return answer(f"sampled parameters changed only in the {updates} updates", broken=False)
+    return holds(f"sampled parameters changed only in the {updates} updates")
 
 
 @rule(
@@ -313,4 +313,4 @@ def ranks_agree(record: RunRecord) -> Answer:
         if others:
             words = f"{moment} parameters of rank {', '.join(others)} differ from rank 0"
             return answer(words, broken=True, size=len(others))
-    return answer("all ranks hold the same parameters", broken=False)
+    return holds("all ranks hold the same parameters")

@@ -89,6 +89,11 @@ def answer(
     )
 
 
+def holds(words: str, value: Shown = None) -> Answer:
+    """Return that a rule holds."""
+    return answer(words, broken=False, value=value)
+
+
 def not_asked(why: str) -> Answer:
     """Return that a rule could not be asked."""
     return Answer("not asked", why)

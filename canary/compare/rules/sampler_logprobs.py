@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from canary.compare.rules.facts import logged
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.record.types import RunRecord
 
 
@@ -96,4 +96,4 @@ def _judge(metric: Metric, name: str, points: Points) -> Answer:
             return answer(words, broken=True, size=value, value=value, place=place)
     largest = max((value for _, value in points), key=abs)
     words = f"{name} begins at {first:.3g}, and its largest value is {largest:.3g}"
-    return answer(words, broken=False, value=largest)
+    return holds(words, value=largest)

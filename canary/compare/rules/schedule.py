@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from canary.compare.rules.facts import NO_UPDATES, argument, updates_of, whole_number
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.errors import counted
 from canary.record.exact import TORCH_LOOP
 from canary.record.facts import Schedule, UpdateFacts
@@ -82,7 +82,7 @@ def schedule_once_per_update(record: RunRecord) -> Answer:
         return not_asked(
             f"the schedule makes {steady[0][1]} steps per update, as for several ranks"
         )
-    return answer("the schedule makes 1 step per update", broken=False)
+    return holds("the schedule makes 1 step per update")
 
 
 @rule(
@@ -165,9 +165,7 @@ def schedule_length(record: RunRecord) -> Answer:
                 doubt=f"or has the training {epochs * micro} epochs?",
             )
     if planned and any(one["length"] == planned for one, _ in once):
-        return answer(
-            f"the schedule has {planned} steps, as the training has updates", broken=False
-        )
+        return holds(f"the schedule has {planned} steps, as the training has updates")
     if all(micro == 1 for _, micro in once):
         return only_for("gradient accumulation")
     return not_asked("how many updates the training makes is not known")

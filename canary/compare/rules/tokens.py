@@ -17,7 +17,7 @@ from canary.compare.rules.facts import (
     without_bos,
     without_tokens,
 )
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
@@ -54,9 +54,7 @@ def labels_contain_eos(record: RunRecord) -> Answer:
         return not_asked("every batch is cut at max_length")
     count = sum(m.get("eos_labels", 0) for m in micro)
     if not count and (stops := sum(m.get("stop_labels", 0) for m in micro)):
-        return answer(
-            f"{stops} labels are tokens at which generation stops", broken=False, value=stops
-        )
+        return holds(f"{stops} labels are tokens at which generation stops", value=stops)
     labels = sum(m.get("label_tokens", 0) for m in micro)
     words = f"{count} EOS among {labels} label tokens"
     if count == 0 and not guessed:
@@ -289,7 +287,7 @@ def new_tokens_train(record: RunRecord) -> Answer:
         return only_for("rows with tokens that resize_token_embeddings added")
     words = f"{seen['rows_with']} of {seen['rows']} rows have tokens from {seen['first']} on"
     if not seen["frozen"]:
-        return answer(f"{words}, whose embeddings train or were set", broken=False)
+        return holds(f"{words}, whose embeddings train or were set")
     return answer(
         f"{words}: their embeddings were added with values of no meaning and are frozen",
         broken=True,

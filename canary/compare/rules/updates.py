@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from canary.compare.rules.facts import NO_UPDATES, updates_of
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.errors import counted
 from canary.record.types import RunRecord
 
@@ -33,9 +33,7 @@ def gradients_start_empty(record: RunRecord) -> Answer:
     left, emptied = worst.get("left", 0), worst.get("emptied", 0)
     total = left + emptied
     if not left:
-        return answer(
-            f"the gradients of {total} updates were gone before the next one", broken=False
-        )
+        return holds(f"the gradients of {total} updates were gone before the next one")
     return answer(
         f"{left} of {total} updates added their gradients to those of the update before",
         broken=True,
@@ -76,7 +74,7 @@ def clip_before_step(record: RunRecord) -> Answer:
     ]
     if not late:
         before = max(one.get("clips_before", 0) for one in clipped)
-        return answer(f"gradients were clipped before {counted(before, 'step')}", broken=False)
+        return holds(f"gradients were clipped before {counted(before, 'step')}")
     count = late[0]["clips_after"]
     acted = any(one.get("clips_after_acted") for one in late)
     return answer(
@@ -116,7 +114,7 @@ def clip_takes_effect(record: RunRecord) -> Answer:
             "gradients: they are clipped to almost nothing"
         )
         return answer(words, broken=True, size=seen["scaled"])
-    return answer(f"{counted(seen['clips'], 'clip')} acted on gradients", broken=False)
+    return holds(f"{counted(seen['clips'], 'clip')} acted on gradients")
 
 
 @rule(
@@ -143,7 +141,7 @@ def stays_in_training_mode(record: RunRecord) -> Answer:
     if not seen.get("noisy_modules"):
         return only_for("models with dropout or batch norm")
     if all(modes):
-        return answer(f"the model was in training mode in all {len(modes)} updates", broken=False)
+        return holds(f"the model was in training mode in all {len(modes)} updates")
     first = modes.index(False) + 1
     back = any(modes[first:])
     modules = counted(seen["noisy_modules"], "module")
