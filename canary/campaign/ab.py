@@ -12,21 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.campaign.commit_side import config_in, folder_in, own_python
-from canary.campaign.environments import (
-    existing_environment,
-    own_environment,
-    refuse_foreign_code,
-)
+from canary.campaign.environments import existing_environment, own_environment, refuse_foreign_code
 from canary.campaign.noise_model import Measured
-from canary.campaign.pairs import (
-    Judge,
-    PairProgress,
-    Plan,
-    Role,
-    Runs,
-    RunSide,
-    run_pairs,
-)
+from canary.campaign.pairs import Judge, PairProgress, Plan, Role, Runs, RunSide, run_pairs
 from canary.campaign.side import Side, at_once, claimed
 from canary.campaign.worktrees import (
     add_worktree,

@@ -232,7 +232,7 @@ def _logged(quantity: Quantity, current: Records, baseline: Records, limit: floa
         was, now = next(iter(before)), next(iter(after))
         words = f"the baseline logs {was}, the current side logs {now}: the scales may differ"
         return check_of(quantity.name, "skip", words)
-    return _judged(quantity, metric, (before[metric], after[metric]), (current, baseline), limit)
+    return _judged(quantity, metric, (before[metric], after[metric]), (baseline, current), limit)
 
 
 def _judged(
@@ -243,12 +243,13 @@ def _judged(
     limit: float,
 ) -> Check:
     """Fail if the mean rises to more than `limit` times the baseline's, or drops by more than that.
-    A drop is in percent, or in standard deviations of the baseline."""
+    A drop is in percent, or in standard deviations of the baseline. `means` and `sides`: of the
+    baseline, then of the current side."""
     name, (before, after) = quantity.name, means
     scale = {"ratio": "x", "std": "std", "pct": "%"}[quantity.limit.rpartition("_")[2]]
     unit = max(before, KL_FLOOR) if scale == "x" else abs(before) / 100
     if scale == "std":
-        unit = _mean(sides[1], metric, "std") or 0.0
+        unit = _mean(sides[0], metric, "std") or 0.0
     if unit < 1e-9:
         return check_of(name, "skip", f"the baseline's {name} does not vary")
     worse = after / unit if scale == "x" else (before - after) / unit

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from canary.compare.checks import CHECKS
-from canary.errors import counted
+from canary.errors import counted, cut
 from canary.report.bisect_hint import Hint, commits_command
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
-from canary.report.lines import Cells, aligned, cut, fitting
+from canary.report.lines import Cells, aligned, fitting
 from canary.report.numbers import amount, signed
 from canary.report.render import check_format, filled, tidy
 from canary.report.sparkline import sparkline, thinned

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
+from canary.errors import cut
+
 Cells = tuple[str, ...]
 
 UNKNOWN_WIDTH = 80
@@ -16,8 +18,6 @@ NARROWEST = 40
 LONGEST_CELL = 24
 """If a table does not fit, its cells are cut to this before a column is dropped."""
 SHORTEST_CELL = 8
-LONGEST_SHOWN = 240
-"""Characters of a record's text that are shown."""
 BETWEEN = "  "
 MARKED = re.compile(r" *(?:\d+\. |-> |- |do: )?")
 """The start of a line; its continuation lines are indented to the text after it."""
@@ -110,11 +110,6 @@ def figures(
     left, all else to the right. `least`: see `fitting`."""
     droppable = [heading for heading in least if heading in headings]
     return aligned(fitting([headings, *rows], width, droppable), right=True)
-
-
-def cut(text: str, most: int = LONGEST_SHOWN) -> str:
-    """Return at most `most` characters of a text; `…` marks a cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def with_names(lead: str, names: Sequence[str], tail: str, width: int) -> str:

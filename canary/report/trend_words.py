@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from canary.report.numbers import amount, signed
-from canary.trends.model import (
-    ChangePoint,
-    MachineChange,
-    Series,
-    StoredPoint,
-)
+from canary.trends.model import ChangePoint, MachineChange, Series, StoredPoint
 
 SHOWN_DIGITS = 9
 MOST_FACTS = 3

@@ -13,10 +13,9 @@ from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.missing import MISSING
 from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
-from canary.errors import counted
+from canary.errors import counted, cut
 from canary.record.jsonio import number
 from canary.report.bisect_hint import Hint
-from canary.report.lines import cut
 from canary.report.numbers import amount, signed, significant
 from canary.report.place_rows import PlaceRow, compared, place_rows, to_do
 

@@ -79,12 +79,6 @@ def _dtypes(facts: Facts) -> object:
     return found and not trained and [found, facts.failed("trainable_changed")]
 
 
-def _dtypes_words(facts: Facts) -> str:
-    rounded = facts.failed("trainable_changed")
-    lost = ", and small updates are rounded away" if rounded else ""
-    return f"parameters have a different precision{lost}"
-
-
 def _half(facts: Facts) -> object:
     stages = ("model", "rollout", "first_loss", "first_gradient", "trajectory")
     words = f"{facts.half_precision} holds every value without rounding; not so the baseline's"
@@ -98,7 +92,8 @@ NUMERICS = (
         ("look at the batch of that step, and at divisions and logarithms in the loss",
         "run that step under torch.autograd.set_detect_anomaly(True)",
         "check whether the log hides it: logging_nan_inf_filter"), strength=0.95),
-    _numerics(_dtypes, _dtypes_words,
+    _numerics(_dtypes, lambda f: "parameters have a different precision"
+        + (", and small updates are rounded away" if f.failed("trainable_changed") else ""),
         (*PRECISION, "count the weights that one update changes"), strength=0.95, sign="dtypes"),
     _numerics(_casts,
         "the step computes in a different precision, and the loss moved by less than rounding may",

@@ -80,20 +80,16 @@ def setting_changes(
     values = {_values(change.baseline, change.current) for change in found}
     sides = (record.exact.get("evidence", {}).get("settings", {}) for record in (before, now))
     was, active = _of_shared_sections(*sides)
-    if was and active:
-        for key in dict.fromkeys((*active, *was)):
-            change = SettingChange(
-                key, was.get(key), active.get(key), category_of(key), in_config=False
-            )
-            same = change.baseline == change.current
-            if same or change.name in IGNORED or change.name in names:
-                continue
-            if _values(change.baseline, change.current) in values:
-                continue  # the same change under the trainer's name
-            if change.current is not None and (change.category, repr(change.current)) in listed:
-                continue
-            names.add(change.name)
-            found.append(change)
+    for key in dict.fromkeys((*active, *was)):
+        change = SettingChange(key, was.get(key), active.get(key), category_of(key), False)
+        if change.baseline == change.current or change.name in {*IGNORED, *names}:
+            continue
+        if _values(change.baseline, change.current) in values:
+            continue  # the same change under the trainer's name
+        if change.current is not None and (change.category, repr(change.current)) in listed:
+            continue
+        names.add(change.name)
+        found.append(change)
     return tuple(found)
 
 

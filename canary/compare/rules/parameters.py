@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.rules.facts import (
-    NO_UPDATES,
-    any_gradient,
-    argument,
-    shown,
-    updates_of,
-    warned,
-)
+from canary.compare.rules.facts import NO_UPDATES, any_gradient, argument, shown, updates_of, warned
 from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.errors import counted
 from canary.record.exact import TORCH_LOOP, group_of

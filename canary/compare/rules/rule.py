@@ -79,14 +79,12 @@ def answer(
 ) -> Answer:
     """Return that a rule holds, or that it is broken; with a `doubt`, that is a note. `size`: how
     many `items`, if it is not given; 1 without items."""
+    names = frozenset(items or ())
     if size is None:
         size = 1.0 if items is None else len(items)
-    status: RuleStatus = "holds"
-    if broken:
-        status = "note" if doubt else "broken"
-    return Answer(
-        status, words, place, frozenset(items or ()), size, value, doubt if broken else ""
-    )
+    if not broken:
+        return Answer("holds", words, place, names, size, value)
+    return Answer("note" if doubt else "broken", words, place, names, size, value, doubt)
 
 
 def holds(words: str, value: Shown = None) -> Answer:

@@ -16,15 +16,7 @@ from pathlib import Path
 from canary.config.redaction import hidden
 from canary.errors import InputError, Stopped, did_you_mean, nearest
 from canary.protocol.failure import failure_of, last_words
-from canary.protocol.job import (
-    JOB,
-    PARENT,
-    TORCH_LOOP,
-    Job,
-    Listener,
-    Result,
-    begun_path,
-)
+from canary.protocol.job import JOB, PARENT, TORCH_LOOP, Job, Listener, Result, begun_path
 from canary.record.ranks import rank_files, rank_path
 from canary.runner.exec.streams import Start
 from canary.runner.local import LocalRunner, StepTail, died, end_tree

@@ -19,15 +19,7 @@ from canary.record.facts import ClipFacts, Facts, Holding, UpdateFacts
 from canary.training.collectors.distributed import world_size
 from canary.training.collectors.uncounted import kept_apart, uncounted
 from canary.training.collectors.wrapping import Wrapping
-from canary.training.facts.followed import (
-    NAMES,
-    Followed,
-    Places,
-    Sample,
-    named_of,
-    same,
-    short,
-)
+from canary.training.facts.followed import NAMES, Followed, Places, Sample, named_of, same, short
 from canary.training.facts.schedules import Schedules
 
 MOST_OPTIMIZERS = 4
