@@ -16,9 +16,7 @@ from canary.record import jsonio
 from canary.runner.local import LocalRunner
 from canary.training.launch import TrainingLaunch, claimed_launch
 from canary.training.recorder.attached import Keeper, job_keeper
-from tests.integration.exec.user_scripts import (
-    watched,
-)
+from tests.integration.exec.user_scripts import watched
 
 
 def job_in(folder: Path) -> Job:
