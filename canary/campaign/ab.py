@@ -221,7 +221,7 @@ def _sides(
         say("note: both sides are the same commit; this measures the noise of the machine")
     with _trees(request, repository, commits) as trees:
         sides = {}
-        folder = _folder(request, _config_of(request, "base", here), here)
+        folder = _folder(request, here)
         for role, ref in refs.items():
             short = commits[role][:9]
             label = ref if " " in ref else short if ref in commits[role] else f"{ref} {short}"
@@ -334,7 +334,7 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
         )
     if request.setup:
         raise UsageError("--setup needs --base", "without it both configs run in this environment")
-    folder = _folder(request, configs["base"], here)
+    folder = _folder(request, here)
     sides = {
         role: Side(
             role,
@@ -363,7 +363,7 @@ def _config_of(request: AbRequest, role: str, here: Path) -> Path:
     return config
 
 
-def _folder(request: AbRequest, config: Path, here: Path) -> Path:
+def _folder(request: AbRequest, here: Path) -> Path:
     """Return the folder for the runs of both sides."""
     base = request.output_dir or Path(OUTPUT_DIR)
     return (here / base / f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()

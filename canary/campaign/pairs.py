@@ -112,7 +112,7 @@ def run_pairs(
     found: Comparison | None = None
     pairs = 0
     while pairs < plan.most and _time_left(plan, pairs, clock() - started):
-        failed = _run_pair(pairs, plan, runs, launch, watcher, clock)
+        failed = _run_pair(pairs, runs, launch, watcher, clock)
         if failed:
             head, base = failed
             found = judge(head, base, plan.error_budget(pairs)) if head else _no_base(base[-1])
@@ -146,12 +146,7 @@ def _time_left(plan: Plan, pairs: int, spent: float) -> bool:
 
 
 def _run_pair(
-    pair: int,
-    plan: Plan,
-    runs: Runs,
-    launch: RunSide,
-    watcher: PairListener,
-    clock: Callable[[], float],
+    pair: int, runs: Runs, launch: RunSide, watcher: PairListener, clock: Callable[[], float]
 ) -> tuple[list[RunRecord], list[RunRecord]] | None:
     """Add a pair to `runs`; if a side failed for good, return (head, base) to judge instead."""
     for role in ROLES if pair % 2 == 0 else ROLES[::-1]:

@@ -203,12 +203,12 @@ def _since(series: Series) -> str:
         return NO_CHANGE if series.levels else ""
     newest = series.changes[-1]
     if newest.standing == "waiting":
-        return f"{_size(series, newest)}? ({newest.runs_after} of 3 runs)"
+        return f"{_size(newest)}? ({newest.runs_after} of 3 runs)"
     found = (_open(series) or [newest])[-1]
-    return f"{_size(series, found)} since {place_words(series, found)}"
+    return f"{_size(found)} since {place_words(series, found)}"
 
 
-def _size(series: Series, change: ChangePoint) -> str:
+def _size(change: ChangePoint) -> str:
     if abs(change.percent) < LARGEST_PERCENT:
         return signed(change.percent)
     return "up" if change.percent > 0 else "down"

@@ -89,7 +89,7 @@ class LocalRunner:
         for row in tail.new_rows(watch.local_ranks()):
             listener.step_ended(row)
         if timed_out:
-            return self._timed_out(job, time.monotonic() - started, watch)
+            return self._timed_out(time.monotonic() - started, watch)
         return _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
 
     @contextlib.contextmanager
@@ -114,7 +114,7 @@ class LocalRunner:
     def _tidy(self, child: Child) -> None:
         end_tree(child)
 
-    def _timed_out(self, job: Job, seconds: float, watch: RankProcesses) -> Result:
+    def _timed_out(self, seconds: float, watch: RankProcesses) -> Result:
         reason = f"the training hit the timeout after {seconds:.0f} s"
         where = watch.where_it_hangs()
         stuck = watch.stuck_rank()

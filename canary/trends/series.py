@@ -137,7 +137,7 @@ def series_of(
     if len(values) < FEWEST:
         notes.append(f"not judged: {counted(len(values), 'value')}, and {FEWEST} are needed")
     else:
-        found = _analysed(values, known, points, newest, budget, model)
+        found = _analysed(values, known, newest, budget, model)
         levels = tuple(_levels(found))
         changes = tuple(_changes(found, points, machines))
         trend = _trend(found)
@@ -170,7 +170,6 @@ def _notes(numbers: Sequence[Number | None], runs: int) -> list[str]:
 def _analysed(
     values: Sequence[float],
     known: Sequence[int],
-    points: Sequence[StoredPoint],
     newest: Number,
     budget: float,
     model: Spread | None,
