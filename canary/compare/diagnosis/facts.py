@@ -105,7 +105,7 @@ class Facts:
     @cached_property
     def slower(self) -> Check | None:
         """Return the check that found more time or CPU time per step than noise explains."""
-        found = (check for check in map(self.check, SPEED) if check is not None)
+        found = (check for check in map(self.report.find_check, SPEED) if check is not None)
         loud = (check for check in found if check.status in ("fail", "warn"))
         return next((check for check in loud if (check.delta or 0) > 0), None)
 

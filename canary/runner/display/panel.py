@@ -19,7 +19,7 @@ from rich.style import Style
 
 from canary.config.schema import CanaryConfig
 from canary.errors import counted, printable
-from canary.protocol.job import Result
+from canary.protocol.job import Listener, Result
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
@@ -130,7 +130,7 @@ def _codes(style: str) -> str:
     return Style.parse(style).render("|", color_system=ColorSystem.STANDARD)
 
 
-class LivePanel:
+class LivePanel(Listener):
     """The panel of a run: progress, rates, phases, utilisation, metrics and the last alerts."""
 
     name = ""

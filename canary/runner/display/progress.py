@@ -23,7 +23,7 @@ from canary.runner.display.panel import LivePanel
 
 
 class Quiet(Listener):
-    """Shows nothing: the bodies of `Listener` are empty."""
+    """Shows nothing."""
 
 
 class UntilClosed:
