@@ -9,7 +9,7 @@ from functools import partial
 
 from canary.baseline.comparability import ending
 from canary.bisect.candidates import Step
-from canary.bisect.journal import Runs, Stage
+from canary.bisect.journal import Part, Runs
 from canary.bisect.noisy import Noisy
 from canary.bisect.question import (
     CRASH,
@@ -31,7 +31,7 @@ from canary.compare.report import Check, Comparison
 from canary.errors import MachineError, UsageError, counted
 from canary.record.types import RunRecord
 
-NAMES: Mapping[Stage, Mapping[Role, str]] = {
+NAMES: Mapping[Part, Mapping[Role, str]] = {
     "ends": {"base": "good end", "head": "bad end"},
     "last": {"base": "without it", "head": "with it"},
 }
@@ -44,7 +44,7 @@ class StatePair:
     runs: Runs
     judge: Judge
     say: Callable[[str], None]
-    stage: Stage
+    stage: Part
     states: Mapping[Role, State]
     records: list[tuple[Role, RunRecord]] = field(default_factory=list)
 

@@ -37,8 +37,8 @@ SETTINGS: Mapping[Kind, tuple[str, ...]] = {
 LEAST_FREE = 64 << 20
 """Bytes; with fewer on the disk of the records, a failed run tells nothing."""
 
-Stage = Literal["ends", "search", "last"]
-"""Both ends, the search, the last step."""
+Part = Literal["ends", "search", "last"]
+"""Of a bisect: both ends, the search, the last step."""
 
 
 class Row(BaseModel):
@@ -46,7 +46,7 @@ class Row(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    stage: Stage
+    stage: Part
     label: str
     state: str
     """In hexadecimal."""
@@ -93,7 +93,7 @@ class Journal:
         journal._read(path, asked)
         return journal
 
-    def logged(self, stage: Stage, state: State, kind: Kind) -> Row | None:
+    def logged(self, stage: Part, state: State, kind: Kind) -> Row | None:
         """Take the next logged run of this kind; None if there is none."""
         wanted = stage, hex(state), kind
         for row in self.waiting:
@@ -149,7 +149,7 @@ class Runs:
     screen: Screen | None = None
     clock: Callable[[], float] = time.monotonic
 
-    def run(self, stage: Stage, state: State, kind: Kind, name: str = "") -> RunRecord:
+    def run(self, stage: Part, state: State, kind: Kind, name: str = "") -> RunRecord:
         """Run a state once and return its record, even if the run failed. `name`: for the screen.
 
         Raises:
