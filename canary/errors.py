@@ -1,4 +1,4 @@
-"""All errors that users can see, each with a hint and an exit code.
+"""All errors that users can see, each with a hint and an exit code; and words for any text.
 
 CanaryError
 ├── UsageError              2  wrong usage, config or input
@@ -24,6 +24,8 @@ EXIT_ERROR = 4
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 UNWRITABLE = (*DISK_FULL, errno.EROFS)
 """The disk is full or read-only."""
+LONGEST_SHOWN = 240
+"""Characters of a record's text that are shown."""
 
 
 def printable(text: str) -> str:
@@ -31,6 +33,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " for char in text)
+
+
+def cut(text: str, most: int = LONGEST_SHOWN) -> str:
+    """Return at most `most` characters of a text; `…` marks a cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 run`, `2 runs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:

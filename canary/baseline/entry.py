@@ -179,8 +179,12 @@ def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) ->
         )
     commit = context.commit[:COMMIT_DIGITS] if context else ""
     red = context is not None and context.verdict in RED and not accepted
-    marks = (f"+g{commit}" if commit else "") + "+red" * red + "+accepted" * accepted
-    entry = Entry(Path(f"{start:%Y%m%dT%H%M%S}_{record.run_id}{marks}.json"))
+    marks = (
+        f"+g{commit}" if commit else "",
+        "+red" if red else "",
+        "+accepted" if accepted else "",
+    )
+    entry = Entry(Path(f"{start:%Y%m%dT%H%M%S}_{record.run_id}{''.join(marks)}.json"))
     read_back = (entry.run_id, entry.commit, entry.red, entry.accepted)
     if read_back != (record.run_id, commit, red, accepted):
         raise InputError(

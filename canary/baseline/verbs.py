@@ -22,7 +22,7 @@ from canary.baseline.history import (
     save_file,
 )
 from canary.baseline.origin import Surroundings, context_of_run, event_of, require_writer
-from canary.errors import InputError, UsageError, printable, writing
+from canary.errors import InputError, UsageError, counted, printable, writing
 from canary.record.folder import load_record, parse_record
 from canary.record.types import RunRecord
 
@@ -48,12 +48,8 @@ def save_baseline(source: Path, destination: Path, accepted: str | None = None) 
     path = save(destination, record, accepted=accepted)
     period = current_period(entries(path.parent))
     return printable(
-        f"saved {record.run_id} to {path.parent} ({_runs(len(period))} in this period)"
+        f"saved {record.run_id} to {path.parent} ({counted(len(period), 'run')} in this period)"
     )
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'' if count == 1 else 's'}"
 
 
 HEADINGS = ("run", "commit", "verdict", "step time", "memory", "period", "")
@@ -102,8 +98,8 @@ def _cells(entry: Entry, period: int | None) -> tuple[str, ...]:
 
 def prune_text(root: Path, keep: int) -> str:
     """Prune, and return a message with the number of removed runs."""
-    removed = prune(root, keep)
-    return f"removed {_runs(len(removed))}, kept the newest {keep} of each canary and machine"
+    removed = counted(len(prune(root, keep)), "run")
+    return f"removed {removed}, kept the newest {keep} of each canary and machine"
 
 
 def require_allowed(here: Surroundings) -> None:
@@ -142,7 +138,7 @@ def push_runs(
         for record, context in zip(ordered, contexts, strict=True):
             save(folder, record, context=context)
 
-    count = f"{len(ordered)} run{'s' if len(ordered) > 1 else ''}"
+    count = counted(len(ordered), "run")
     commits = sorted({context.commit[:9] for context in contexts if context.commit})
     message = f"{count} of {', '.join(commits[:3])}" if commits else count
     pushed = push(remote, add, message=message, keep=keep, environ=here.environ)
@@ -199,4 +195,4 @@ def prune_branch_text(remote: Remote, here: Surroundings, keep: int) -> str:
         removed = len(prune(folder, keep))
 
     pushed = push(remote, change, message=f"newest {keep} kept", keep=keep, environ=here.environ)
-    return f"removed {removed} run{'' if removed == 1 else 's'}; {remote} is at {pushed.sha[:9]}"
+    return f"removed {counted(removed, 'run')}; {remote} is at {pushed.sha[:9]}"

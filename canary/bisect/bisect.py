@@ -42,7 +42,7 @@ from canary.campaign.worktrees import repository_of, uncommitted
 from canary.config.load import load_config
 from canary.config.output import OUTPUT_DIR
 from canary.config.source import no_config
-from canary.errors import MachineError, UsageError
+from canary.errors import MachineError, UsageError, counted
 from canary.machine.git import run_git
 from canary.machine.packages import package_versions
 from canary.record import jsonio
@@ -224,9 +224,8 @@ class _Bisect:
         self.around.callback(candidates.close)
         journal = Journal.open(folder, {**asked, "search": title})
         self.around.callback(journal.close)
-        plural = "" if candidates.count == 1 else "s"
         ends = f"{candidates.label(0)} and {candidates.label(candidates.bad)}"
-        self.say(f"{candidates.count} {candidates.noun}{plural} between {ends}")
+        self.say(f"{counted(candidates.count, candidates.noun)} between {ends}")
         if journal.waiting:
             self.say(f"continuing with {len(journal.waiting)} runs of {folder / LOG}")
         self.say(f"records: {folder}; if interrupted, the same command continues")

@@ -107,7 +107,7 @@ class Candidates(abc.ABC):
                 self._remove(others[0])
             try:
                 self._sides[state] = self.build(state, self._place(state))
-            except BaseException:
+            except BaseException:  # Ctrl-C must not leave half a state.
                 with undisturbed():
                     self._remove(state)
                 raise

@@ -9,7 +9,7 @@ from functools import partial
 
 from canary.baseline.comparability import ending
 from canary.bisect.candidates import Step
-from canary.bisect.journal import Runs, Stage
+from canary.bisect.journal import Part, Runs
 from canary.bisect.noisy import Noisy
 from canary.bisect.question import (
     CRASH,
@@ -17,11 +17,10 @@ from canary.bisect.question import (
     Kind,
     Question,
     Reading,
-    check_in,
     choose,
     ends_words,
     error_words,
-    is_exact,
+    look_answers,
     only,
     question_of,
     require_known,
@@ -29,23 +28,23 @@ from canary.bisect.question import (
 from canary.bisect.search import Answer, CannotRun, Halving, Make, Search, Seen, SetSearch, State
 from canary.campaign.pairs import PairProgress, Plan, Role, duration, run_pairs
 from canary.compare.report import Check, Comparison
-from canary.errors import MachineError, UsageError
+from canary.errors import MachineError, UsageError, counted
 from canary.record.types import RunRecord
 
-NAMES: Mapping[Stage, Mapping[Role, str]] = {
+NAMES: Mapping[Part, Mapping[Role, str]] = {
     "ends": {"base": "good end", "head": "bad end"},
     "last": {"base": "without it", "head": "with it"},
 }
 
 
 @dataclass
-class Sides:
+class StatePair:
     """Two states that run by turns, and their records in that order."""
 
     runs: Runs
     judge: Judge
     say: Callable[[str], None]
-    stage: Stage
+    stage: Part
     states: Mapping[Role, State]
     records: list[tuple[Role, RunRecord]] = field(default_factory=list)
 
@@ -109,7 +108,7 @@ def compare_ends(
     """
     if wanted is not None:
         require_known(wanted)
-    sides = Sides(runs, judge, say, "ends", {"base": 0, "head": runs.candidates.bad})
+    sides = StatePair(runs, judge, say, "ends", {"base": 0, "head": runs.candidates.bad})
     try:
         found = _by_looks(sides, wanted) or sides.pairs(wanted, budget_s)
     except CannotRun as why:
@@ -119,12 +118,12 @@ def compare_ends(
     return _with_question(found, sides, wanted)
 
 
-def _by_looks(sides: Sides, wanted: str | None) -> Comparison | None:
+def _by_looks(sides: StatePair, wanted: str | None) -> Comparison | None:
     """Compare the ends' looks; None if they do not answer."""
-    if wanted is not None and not is_exact(wanted):
+    if wanted is not None and not look_answers(wanted):
         return None
     found = sides.looks()
-    check = check_in(found, wanted) if wanted else _leading(found)
+    check = found.find_check(wanted) if wanted else _leading(found)
     return None if check is None or check.status in ("skip", "inconclusive") else found
 
 
@@ -134,10 +133,10 @@ def _leading(found: Comparison) -> Check | None:
         name = choose(found, None)
     except UsageError:
         return None
-    return found.check(name) if is_exact(name) else None
+    return found.check(name) if look_answers(name) else None
 
 
-def _with_question(found: Comparison, sides: Sides, wanted: str | None) -> Ends:
+def _with_question(found: Comparison, sides: StatePair, wanted: str | None) -> Ends:
     """Choose what to follow."""
     head, base = sides.of("head"), sides.of("base")
     if found.verdict == "regression" and not found.checks:
@@ -182,7 +181,7 @@ def last_step(
         CannotRun: one of them does not build.
     """
     states: Mapping[Role, State] = {"base": step.without, "head": step.with_it}
-    sides = Sides(runs, question.judge, say, "last", states)
+    sides = StatePair(runs, question.judge, say, "last", states)
     if question.check == CRASH:
         base, head = (question.read(sides.run(role, "whole")) for role in ("base", "head"))
         assert base is not None
@@ -194,10 +193,10 @@ def last_step(
     else:
         for kind in question.kinds:
             found = sides.looks(kind)
-            check = check_in(found, question.check)
+            check = found.find_check(question.check)
             if check is not None and check.status not in ("skip", "inconclusive"):
                 break
-    check = check_in(found, question.check)
+    check = found.find_check(question.check)
     if check is None:
         return Last(found, None, error_words(found), False)
     worse = check.failed or check.status == "warn"
@@ -336,7 +335,7 @@ class Finder:
         for share in sorted(search.posterior(), reverse=True):
             if covered < (LIKELY if question.noisy else 1.0) - 1e-9:
                 covered, count = covered + share, count + 1
-        left = f"{count} {self.runs.candidates.noun}{'' if count == 1 else 's'} left"
+        left = f"{counted(count, self.runs.candidates.noun)} left"
         if count < 2 or question.noisy:
             return left
         many = math.ceil(math.log2(count))

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from canary.bisect.candidates import Candidates
 from canary.bisect.question import Kind
 from canary.bisect.search import CannotRun, State
-from canary.errors import MachineError, RecordError, UsageError
+from canary.errors import MachineError, RecordError, UsageError, writing
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.runs import begin_campaign
@@ -37,8 +37,8 @@ SETTINGS: Mapping[Kind, tuple[str, ...]] = {
 LEAST_FREE = 64 << 20
 """Bytes; with fewer on the disk of the records, a failed run tells nothing."""
 
-Stage = Literal["ends", "search", "last"]
-"""Both ends, the search, the last step."""
+Part = Literal["ends", "search", "last"]
+"""Of a bisect: both ends, the search, the last step."""
 
 
 class Row(BaseModel):
@@ -46,7 +46,7 @@ class Row(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    stage: Stage
+    stage: Part
     label: str
     state: str
     """In hexadecimal."""
@@ -93,7 +93,7 @@ class Journal:
         journal._read(path, asked)
         return journal
 
-    def logged(self, stage: Stage, state: State, kind: Kind) -> Row | None:
+    def logged(self, stage: Part, state: State, kind: Kind) -> Row | None:
         """Take the next logged run of this kind; None if there is none."""
         wanted = stage, hex(state), kind
         for row in self.waiting:
@@ -135,12 +135,9 @@ class Journal:
             raise UsageError(f"{self.folder} holds a bisect with another {min(other)}", ANEW)
 
     def _append(self, document: Mapping[str, Any]) -> None:
-        try:
+        with writing(self.folder / LOG, ANEW):
             os.write(self.file, jsonio.dumps(document).encode() + b"\n")
             os.fsync(self.file)
-        except OSError as error:
-            path = self.folder / LOG
-            raise MachineError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @dataclass
@@ -152,7 +149,7 @@ class Runs:
     screen: Screen | None = None
     clock: Callable[[], float] = time.monotonic
 
-    def run(self, stage: Stage, state: State, kind: Kind, name: str = "") -> RunRecord:
+    def run(self, stage: Part, state: State, kind: Kind, name: str = "") -> RunRecord:
         """Run a state once and return its record, even if the run failed. `name`: for the screen.
 
         Raises:

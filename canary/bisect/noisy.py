@@ -53,8 +53,12 @@ KINDS = (
 """Plain, slow, first after a jump: log of the share, shift, more variance, move of the level."""
 LEVEL_SD, EFFECT_MEAN, EFFECT_SD = 1.0, 0.2, 0.3
 """Before anything ran: a change by a factor of 2 is likely, one by 3 is not."""
-FORGET, LEAST_PART, RARE = 3e-4, 1e-4, 1e-6
-"""Not followed any more: a belief. Not counted: what a launch may tell, a suspect."""
+FORGET = 3e-4
+"""Probability below which a belief is not followed any more."""
+LEAST_PART = 1e-4
+"""Probability below which a cause does not count in what a launch may tell."""
+RARE = 1e-6
+"""Probability below which no state has to divide a suspect from others."""
 LOOKED_AT = 8
 """States that divide the suspects best, of which it is computed what a launch tells."""
 
@@ -73,7 +77,7 @@ class Known(NamedTuple):
     level: float
     effect: float
     level_var: float
-    shared_var: float
+    covariance: float
     effect_var: float
 
 
@@ -102,7 +106,7 @@ class Noisy:
         """`least`: the smallest change of interest."""
         self._count, self._states, self._least = count, states, least
         self._full: State = (1 << count) - 1
-        self._order: list[State] = []
+        self._launched: list[State] = []
         self._skipped: list[State] = []
         self._beliefs = [
             Noise(math.log(chance / len(SDS)), sd, walk * sd)
@@ -111,31 +115,31 @@ class Noisy:
         ]
         self._causes: list[Cause] = []
         self._chances: list[list[float]] = []
-        """Of each cause with each belief."""
+        """Probability of each belief (row) with each cause (column)."""
         self._shares: list[float] = []
-        """Of each cause; the first is that nothing changed."""
-        self._worse = 1.0
-        """That something changed."""
+        """Probability of each cause; the first is that nothing changed."""
+        self._changed = 1.0
+        """Probability that something changed."""
 
     def tell(self, seen: Seen) -> None:
         if seen.value is None:
             self._skipped.append(seen.state)
             return
-        if not self._order:
+        if not self._launched:
             start = Known(seen.value, EFFECT_MEAN, LEVEL_SD**2, 0.0, EFFECT_SD**2)
             many = len(self._beliefs)
             self._causes = [Cause(one, [start] * many, [0.0] * many) for one in (0, self._full)]
-        self._order.append(seen.state)
+        self._launched.append(seen.state)
         for cause in [*self._causes]:
             inside, outside = cause.members & seen.state, cause.members & ~seen.state
             if inside and outside:
                 self._causes.append(Cause(outside, [*cause.known], [*cause.fit]))
                 cause.members = inside
         for place, noise in enumerate(self._beliefs):
-            trust = self._trust(noise, self._order.count(seen.state))
+            trust = self._trust(noise, self._launched.count(seen.state))
             for cause in self._causes:
                 bad = bool(cause.members & seen.state)
-                cause.known[place], fit = after(cause.known[place], noise, bad, seen.value, trust)
+                cause.known[place], fit = learn(cause.known[place], noise, bad, seen.value, trust)
                 cause.fit[place] += fit
         self._weigh()
         kept = [place for place, each in enumerate(self._chances) if sum(each) > FORGET]
@@ -170,22 +174,22 @@ class Noisy:
         total = log_sum([one for each in logs for one in each])
         self._chances = [[math.exp(one - total) for one in each] for each in logs]
         self._shares = [math.fsum(column) for column in zip(*self._chances, strict=True)]
-        self._worse = max(1e-12, 1.0 - self._shares[0])
+        self._changed = max(1e-12, 1.0 - self._shares[0])
 
     def ask(self) -> State | None:
         for end, times in ((0, 1), (self._full, 2), (0, 2)):
-            if self._order.count(end) < times:
+            if self._launched.count(end) < times:
                 return end
-        if self.answer().decided or self._alike():
+        if self.answer().decided or self._ends_alike():
             return None
-        least_recent = max((0, self._full), key=lambda end: self._order[::-1].index(end))
-        if {0, self._full}.isdisjoint(self._order[1 - END_EVERY :]):
+        least_recent = max((0, self._full), key=lambda end: self._launched[::-1].index(end))
+        if {0, self._full}.isdisjoint(self._launched[1 - END_EVERY :]):
             return least_recent
-        rated = [(1.0, least_recent)]
         able = [(chance_to_run(state, self._skipped), state) for state in self._runnable()]
         best = heapq.nlargest(LOOKED_AT, able, key=lambda one: one[0] * halving(self._held(one[1])))
         expected = [*self._expected()]
-        return max([*rated, *best], key=lambda one: one[0] * self._told(one[1], expected))[1]
+        rated = [(1.0, least_recent), *best]
+        return max(rated, key=lambda one: one[0] * self._expected_nats(one[1], expected))[1]
 
     def _expected(self) -> Iterator[tuple[Cause, float, Moments, Moments]]:
         """Yield each cause, its probability, and its next value in a good and in a bad state."""
@@ -193,14 +197,14 @@ class Noisy:
             if share > LEAST_PART:
                 parts: list[list[Moments]] = [[], []]
                 beliefs = zip(self._chances, self._beliefs, cause.known, strict=True)
-                for chances, noise, (level, effect, level_var, shared_var, effect_var) in beliefs:
+                for chances, noise, (level, effect, level_var, covariance, effect_var) in beliefs:
                     own = level_var + noise.sd**2 + noise.walk**2
-                    more = 2.0 * shared_var + effect_var
+                    more = 2.0 * covariance + effect_var
                     parts[0].append((chances[place], level, own))
                     parts[1].append((chances[place], level + effect, own + more))
                 yield cause, share, moments(parts[0]), moments(parts[1])
 
-    def _told(
+    def _expected_nats(
         self, state: State, expected: Sequence[tuple[Cause, float, Moments, Moments]]
     ) -> float:
         """Return how many nats a launch is expected to tell about the suspects: a lower bound.
@@ -212,25 +216,25 @@ class Noisy:
             held = share * cause.share_in(state)
             parts += [(held, *bad[1:]), (share - held, *good[1:])]
         parts = [part for part in parts if part[0] > LEAST_PART]
-        told = 0.0
+        nats = 0.0
         for weight, mean, variance in parts:
             like = 0.0
             for other, center, spread in parts:
                 both = variance + spread
                 near = math.exp(-0.25 * (center - mean) ** 2 / both)
                 like += other * near * math.sqrt(2.0 * math.sqrt(variance * spread) / both)
-            told -= weight * math.log(like)
-        return told
+            nats -= weight * math.log(like)
+        return nats
 
     def posterior(self) -> Sequence[float]:
         found = [1.0 / self._count] * self._count
         for cause, share in zip(self._causes, self._shares, strict=True):
             for one in bits(cause.members):
-                found[one] = share / cause.members.bit_count() / self._worse
+                found[one] = share / cause.members.bit_count() / self._changed
         return found
 
     def answer(self) -> Answer:
-        if not self._order or self._alike():
+        if not self._launched or self._ends_alike():
             mean, sd = self._effect()
             change, most = (math.expm1(one) for one in (mean, mean + 2.0 * sd))
             return Answer(reason=f"the ends do not differ: {change:+.1%}, at most {most:+.1%}")
@@ -241,7 +245,7 @@ class Noisy:
             for state in states:
                 group &= state if state >> first & 1 else ~state
             best = max(best, group, key=self._held)
-        sure = self._held(best) * self._worse * self._chance_above(0.0)
+        sure = self._held(best) * self._changed * self._chance_above(0.0)
         suspects = tuple(sorted(bits(best), key=lambda one: -posterior[one]))
         if sure < SURE:
             return Answer(suspects, sure, reason="more launches are needed")
@@ -251,14 +255,14 @@ class Noisy:
         """Return the candidates: those that are offered, and those that ran already."""
         likely = sum(1 << one for one, share in enumerate(self.posterior()) if share > RARE)
         never = {0, self._full, *self._skipped}
-        offered = dict.fromkeys([*self._states(likely), *self._order])
+        offered = dict.fromkeys([*self._states(likely), *self._launched])
         return [state for state in offered if state not in never]
 
     def _held(self, state: State) -> float:
         """Return the probability that a state holds the culprit, if something changed."""
         pairs = zip(self._causes, self._shares, strict=True)
         held = math.fsum(share * cause.share_in(state) for cause, share in pairs)
-        return held / self._worse
+        return held / self._changed
 
     def _effect(self) -> tuple[float, float]:
         """Return mean and standard deviation of the change between the ends."""
@@ -276,13 +280,13 @@ class Noisy:
         mean, sd = self._effect()
         return 0.5 * math.erfc((change - mean) / max(sd, 1e-6) / math.sqrt(2.0))
 
-    def _alike(self) -> bool:
-        if min(map(self._order.count, (0, self._full))) < ENOUGH:
+    def _ends_alike(self) -> bool:
+        if min(map(self._launched.count, (0, self._full))) < ENOUGH:
             return False
-        return self._worse * self._chance_above(self._least) <= 1.0 - NOTHING
+        return self._changed * self._chance_above(self._least) <= 1.0 - NOTHING
 
 
-def after(known: Known, noise: Noise, bad: bool, value: float, trust: float) -> tuple[Known, float]:
+def learn(known: Known, noise: Noise, bad: bool, value: float, trust: float) -> tuple[Known, float]:
     """Return what is known after a launch, and the logarithm of its density.
 
     `trust` is the share of a fresh launch's information that this one has.
@@ -290,31 +294,32 @@ def after(known: Known, noise: Noise, bad: bool, value: float, trust: float) -> 
     logs, parts = [], []
     for share, shift, more, move in KINDS:
         level_var = known.level_var + noise.walk**2 + move
-        level_gain = level_var + bad * known.shared_var
-        effect_gain = known.shared_var + bad * known.effect_var
-        total = level_gain + bad * effect_gain + (noise.sd**2 + more) / trust
-        off = (value - shift - known.level - bad * known.effect) / total
-        logs.append(share - 0.5 * (math.log(math.tau * total) + off * off * total))
+        # Covariances of level and effect with the value.
+        level_cov = level_var + bad * known.covariance
+        effect_cov = known.covariance + bad * known.effect_var
+        value_var = level_cov + bad * effect_cov + (noise.sd**2 + more) / trust
+        off = (value - shift - known.level - bad * known.effect) / value_var
+        logs.append(share - 0.5 * (math.log(math.tau * value_var) + off * off * value_var))
         parts.append(
             Known(
-                known.level + level_gain * off,
-                known.effect + effect_gain * off,
-                level_var - level_gain**2 / total,
-                known.shared_var - level_gain * effect_gain / total,
-                known.effect_var - effect_gain**2 / total,
+                known.level + level_cov * off,
+                known.effect + effect_cov * off,
+                level_var - level_cov**2 / value_var,
+                known.covariance - level_cov * effect_cov / value_var,
+                known.effect_var - effect_cov**2 / value_var,
             )
         )
     fit = log_sum(logs)
     weights = [math.exp(log - fit) for log in logs]
     level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
     effect = sum(w * part.effect for w, part in zip(weights, parts, strict=True))
-    level_var = shared_var = effect_var = 0.0
+    level_var = covariance = effect_var = 0.0
     for weight, part in zip(weights, parts, strict=True):
         by_level, by_effect = part.level - level, part.effect - effect
         level_var += weight * (part.level_var + by_level**2)
-        shared_var += weight * (part.shared_var + by_level * by_effect)
+        covariance += weight * (part.covariance + by_level * by_effect)
         effect_var += weight * (part.effect_var + by_effect**2)
-    return Known(level, effect, level_var, shared_var, effect_var), fit
+    return Known(level, effect, level_var, covariance, effect_var), fit
 
 
 def moments(parts: Sequence[Moments]) -> Moments:

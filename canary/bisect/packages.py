@@ -123,7 +123,8 @@ def _pins(path: Path, lines: Iterable[tuple[str, str]], record: RunRecord | None
     more = f" and {len(unused) - MOST_NAMED} more" if len(unused) > MOST_NAMED else ""
     told = f"left out, because they pin no release: {', '.join(unused[:MOST_NAMED])}{more}"
     if not versions:
-        raise InputError(f"{path} pins no package" + f"; {told}" * bool(unused), HOW)
+        why = f"; {told}" if unused else ""
+        raise InputError(f"{path} pins no package{why}", HOW)
     return Pins(path, versions, f"{path}: {told}" if unused else "", record)
 
 

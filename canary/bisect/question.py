@@ -96,7 +96,7 @@ class Question:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The runs that may answer, the cheapest first."""
-        return ("look", "whole") if is_exact(self.check) else ("whole",)
+        return ("look", "whole") if look_answers(self.check) else ("whole",)
 
     def read(self, record: RunRecord) -> Reading | None:
         """Return what a record shows; None if a run of the next kind may show it."""
@@ -105,7 +105,7 @@ class Question:
         itself = self.noisy and record.run_id == self.good[0].run_id
         against = (self.bad,) if itself else self.good[:1] if self.noisy else self.good
         found = self.judge([record], against)
-        check = check_in(found, self.check)
+        check = found.find_check(self.check)
         if record.status != "completed":
             return Reading(ending(record), "skip")
         if found.verdict == "error":
@@ -156,7 +156,7 @@ def question_of(
     return replace(exact, noisy=True, worse=1 if now >= was else -1, size=size)
 
 
-def is_exact(name: str) -> bool:
+def look_answers(name: str) -> bool:
     """Return whether a look alone may answer a check."""
     return name in CHECKS and CHECKS[name].lane in ("exact", "rule")
 
@@ -179,7 +179,7 @@ def choose(found: Comparison, wanted: str | None) -> str:
             raise UsageError("nothing is worse between the ends", hint)
         return leading_failure(able).name
     require_known(wanted, [check.name for check in found.checks])
-    check = check_in(found, wanted)
+    check = found.find_check(wanted)
     if wanted == CRASH:
         raise UsageError("--check crash: the bad end does not crash", hint)
     if check is None or wanted == "repeatability":
@@ -200,11 +200,6 @@ def require_known(name: str, judged: Sequence[str] = ()) -> None:
         )
 
 
-def check_in(found: Comparison, name: str) -> Check | None:
-    """Return a check of a comparison, if it was made."""
-    return next((check for check in found.checks if check.name == name), None)
-
-
 def ends_words(check: Check) -> str:
     """Return a check's values at both ends, in words."""
     if check.baseline is None or check.current is None:
@@ -216,7 +211,7 @@ def ends_words(check: Check) -> str:
 
 def only(found: Comparison, name: str) -> Comparison:
     """Return a comparison that judges one check alone, so that its pairs stop by that one."""
-    check = check_in(found, name)
+    check = found.find_check(name)
     if check is None or found.verdict == "error":
         return found
     verdict: Verdict = "regression" if check.failed else "pass"

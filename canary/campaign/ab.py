@@ -12,22 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.campaign.commit_side import config_in, folder_in, own_python
-from canary.campaign.environments import (
-    existing_environment,
-    own_environment,
-    refuse_foreign_code,
-)
+from canary.campaign.environments import existing_environment, own_environment, refuse_foreign_code
 from canary.campaign.noise_model import Measured
-from canary.campaign.pairs import (
-    Judge,
-    PairProgress,
-    Plan,
-    Role,
-    Runs,
-    RunSide,
-    pairs_of,
-    run_pairs,
-)
+from canary.campaign.pairs import Judge, PairProgress, Plan, Role, Runs, RunSide, run_pairs
 from canary.campaign.side import Side, at_once, claimed
 from canary.campaign.worktrees import (
     add_worktree,
@@ -46,7 +33,7 @@ from canary.config.load import LoadedConfig, load_config
 from canary.config.output import OUTPUT_DIR
 from canary.config.samples import shipped
 from canary.config.source import no_config
-from canary.errors import ConfigError, UsageError
+from canary.errors import ConfigError, UsageError, counted
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.progress import Screen
@@ -174,7 +161,7 @@ def run_ab(
                 return found, folder
         found, runs = run_pairs(plan, launch, judge, progress, time.monotonic)
         decided()
-    note = f"{pairs_of(len(runs.head))} in alternation, each run in a separate process"
+    note = f"{counted(len(runs.head), 'pair')} in alternation, each run in a separate process"
     return _with_note(_with_setup_hint(found, request, runs), note), folder
 
 
@@ -235,7 +222,7 @@ def _sides(
         say("note: both sides are the same commit; this measures the noise of the machine")
     with _trees(request, repository, commits) as trees:
         sides = {}
-        folder = _folder(request, _config_of(request, "base", here), here)
+        folder = _folder(request, here)
         for role, ref in refs.items():
             short = commits[role][:9]
             label = ref if " " in ref else short if ref in commits[role] else f"{ref} {short}"
@@ -348,7 +335,7 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
         )
     if request.setup:
         raise UsageError("--setup needs --base", "without it both configs run in this environment")
-    folder = _folder(request, configs["base"], here)
+    folder = _folder(request, here)
     sides = {
         role: Side(
             role,
@@ -377,7 +364,7 @@ def _config_of(request: AbRequest, role: str, here: Path) -> Path:
     return config
 
 
-def _folder(request: AbRequest, config: Path, here: Path) -> Path:
+def _folder(request: AbRequest, here: Path) -> Path:
     """Return the folder for the runs of both sides."""
     base = request.output_dir or Path(OUTPUT_DIR)
     return (here / base / f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()

@@ -19,7 +19,7 @@ from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpa
 from canary.compare.timing.lane import DRIFTS, FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
 from canary.compare.timing.noise import NoiseModel, metric_noise, save_noise
 from canary.config.load import LoadedConfig
-from canary.errors import InputError, MachineError, UsageError
+from canary.errors import InputError, UsageError, counted, writing
 from canary.protocol.job import Listener
 from canary.record.types import RunRecord
 from canary.report.inline import Inline
@@ -203,12 +203,8 @@ def keep(made: Calibration, file: Path | None, history: Path | None, record: Run
     if history is not None:
         places.append(drawer(history, record) / NOISE_FILE)
     for place in places:
-        try:
+        with writing(place, "choose another place with -o"):
             save_noise(made.model, place)
-        except OSError as error:
-            raise MachineError(
-                f"cannot write {place}: {error.strerror or error}", "choose another place with -o"
-            ) from error
     return places[-1]
 
 
@@ -220,7 +216,7 @@ HEADINGS = (
     "metric",
     "typical",
     "spread",
-    *(f"{count} pair{'s' if count > 1 else ''}" for count in PAIR_COUNTS),
+    *(counted(count, "pair") for count in PAIR_COUNTS),
     f"1 run to {HISTORY}",
 )
 

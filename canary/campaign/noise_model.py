@@ -1,4 +1,4 @@
-"""The noise model of an A/B, which `canary calibrate` wrote here."""
+"""The noise models that `canary calibrate` wrote: found for an A/B, and put on the branch."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from canary.compare.timing.lane import (
     exact_failures,
     is_settled,
 )
+from canary.errors import counted
 from canary.record.types import RunRecord
 from canary.report.view import TELLS_NOTHING, TOO_NOISY
 
@@ -111,7 +112,7 @@ def run_pairs(
     found: Comparison | None = None
     pairs = 0
     while pairs < plan.most and _time_left(plan, pairs, clock() - started):
-        failed = _run_pair(pairs, plan, runs, launch, watcher, clock)
+        failed = _run_pair(pairs, runs, launch, watcher, clock)
         if failed:
             head, base = failed
             found = judge(head, base, plan.error_budget(pairs)) if head else _no_base(base[-1])
@@ -130,7 +131,7 @@ def run_pairs(
             watcher.judged(pairs, found, next_decision)
             if settled:
                 return _with_notes(found, runs, "" if plan.decides_after(pairs) else BY_EXACT), runs
-    stopped = f"stopped after {pairs} pair{'s' if pairs != 1 else ''}: the time budget is used up"
+    stopped = f"stopped after {counted(pairs, 'pair')}: the time budget is used up"
     if found is None:
         found = judge(runs.head, runs.base, plan.error_budget(pairs))
         watcher.judged(pairs, found, None)
@@ -145,12 +146,7 @@ def _time_left(plan: Plan, pairs: int, spent: float) -> bool:
 
 
 def _run_pair(
-    pair: int,
-    plan: Plan,
-    runs: Runs,
-    launch: RunSide,
-    watcher: PairListener,
-    clock: Callable[[], float],
+    pair: int, runs: Runs, launch: RunSide, watcher: PairListener, clock: Callable[[], float]
 ) -> tuple[list[RunRecord], list[RunRecord]] | None:
     """Add a pair to `runs`; if a side failed for good, return (head, base) to judge instead."""
     for role in ROLES if pair % 2 == 0 else ROLES[::-1]:
@@ -232,7 +228,7 @@ class PairProgress:
     def started(self, base: Side, head: Side, folder: Path) -> None:
         """Print what is compared, how often, and where the records go."""
         fixed = self._plan.pairs
-        how = pairs_of(fixed) if fixed else "decides after 3, 5 or 8 pairs"
+        how = counted(fixed, "pair") if fixed else "decides after 3, 5 or 8 pairs"
         how = "one look per side" if self._only_looks else how
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
@@ -271,29 +267,25 @@ class PairProgress:
         known = f"between {signed_percent(low)} and {signed_percent(high)}"
         if high - low > TELLS_NOTHING:
             known = TOO_NOISY
+        after = f"after {counted(pairs, 'pair')}"
         self._say(
             f"        {bar(low, clock.delta_pct, high, clock.threshold)}\n"
-            f"        {words} {signed_percent(clock.delta_pct)}, {known} after {pairs_of(pairs)}"
+            f"        {words} {signed_percent(clock.delta_pct)}, {known} {after}"
         )
 
     def exact_failed(self, pairs: int, found: Comparison) -> None:
         """Print the failure of an exact check before the other pairs run."""
-        self._say(f"after {pairs_of(pairs)}: {found.first_line}")
+        self._say(f"after {counted(pairs, 'pair')}: {found.first_line}")
 
     def judged(self, pairs: int, found: Comparison, next_decision: int | None) -> None:
         """Print the verdict, or that more pairs follow."""
         if next_decision is None:
             self._decided()
-            self._say(f"after {pairs_of(pairs)}: {found.verdict}")
+            self._say(f"after {counted(pairs, 'pair')}: {found.verdict}")
             return
         self._next = next_decision
-        more = pairs_of(next_decision)
-        self._say(f"after {pairs_of(pairs)}: not decided yet, continuing to {more}")
-
-
-def pairs_of(count: int) -> str:
-    """`1 pair`, `3 pairs`."""
-    return f"{count} pair{'' if count == 1 else 's'}"
+        more = counted(next_decision, "pair")
+        self._say(f"after {counted(pairs, 'pair')}: not decided yet, continuing to {more}")
 
 
 def bar(low: float, change: float, high: float, tolerance: float | None) -> str:

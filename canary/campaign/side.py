@@ -83,7 +83,7 @@ class Side:
         environment = {**self.environment, STARTER: str(os.getpid())}
         if screen is None:
             return start_child(self.command(settings), self.folder, environment)
-        environment |= screen.told(name)
+        environment |= screen.environment(name)
         return start_child(self.command(settings), self.folder, environment, screen.file)
 
     def finish(self, child: subprocess.Popen[str]) -> RunRecord:
@@ -144,7 +144,7 @@ def finish_child(child: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Wait for a started command; returns like `run_child`."""
     try:
         out, err = child.communicate()
-    except BaseException:
+    except BaseException:  # Ctrl-C must not leave it running.
         stop_child(child)
         raise
     return child.returncode, out, err

@@ -8,6 +8,7 @@ from dataclasses import replace
 from canary.baseline.comparability import look_alone
 from canary.compare.checks import check_of
 from canary.compare.report import Check, RaisedAlert
+from canary.errors import counted
 from canary.record.alerts import WORST_FIRST
 from canary.record.jsonio import number
 from canary.record.types import RunRecord
@@ -75,8 +76,7 @@ def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
 
 def _message(new: Sequence[RaisedAlert], types: int, baseline_watched: bool) -> str:
     if not new:
-        plural = "" if types == 1 else "s"
-        return f"{types} alert type{plural}, also in the baseline" if types else "no alerts"
+        return f"{counted(types, 'alert type')}, also in the baseline" if types else "no alerts"
     shown = "; ".join(map(_words, new[:NAMED]))
     more = f"; {len(new) - NAMED} more" if len(new) > NAMED else ""
     caveat = "" if baseline_watched else " (no alert detectors ran on the baseline)"

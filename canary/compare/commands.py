@@ -44,7 +44,7 @@ def command_changes(baseline: Any, current: Any) -> tuple[KeyChange, ...]:
     baseline, current = (hidden(c) if _is_strings(c) else c for c in (baseline, current))
     if baseline == current or not (baseline or current):
         return ()
-    if not (_is_words(baseline) and _is_words(current)):
+    if not all(_is_strings(words) and len(words) <= MOST_WORDS for words in (baseline, current)):
         return (KeyChange(PROGRAM, baseline or None, current or None),)
     was, now = _options_of(baseline), _options_of(current)
     found = []
@@ -81,10 +81,6 @@ def _repeats(change: KeyChange, option: KeyChange) -> bool:
     same = setting_name(change.key) == setting_name(option.key)
     pairs = ((change.baseline, option.baseline), (change.current, option.current))
     return same and all(_same(ours, theirs) for ours, theirs in pairs)
-
-
-def _is_words(command: Any) -> bool:
-    return _is_strings(command) and len(command) <= MOST_WORDS
 
 
 def _is_strings(command: Any) -> bool:

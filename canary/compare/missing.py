@@ -62,10 +62,11 @@ def with_missing_checks(
     Covers the launches of every current record, and the compared look if there is one. A training
     that ended after its look on purpose lacks nothing."""
     before = newest_looked(baseline)
-    asked = [(_of_launches, one) for one in current if not look_alone(one)]
-    asked = [] if look_alone(before) else asked
+    timed = [] if look_alone(before) else [one for one in current if not look_alone(one)]
+    asked = [(_of_launches, one) for one in timed]
     after = most_different(current, before)
-    asked += [(_of_look, after)] * bool(after.exact)
+    if after.exact:
+        asked.append((_of_look, after))
     expected = {having: having(before, thresholds) for having in {one for one, _ in asked}}
     missing: dict[str, Check] = {}
     for having, record in asked:

@@ -8,13 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from canary.baseline.comparability import machine_key
-from canary.baseline.history import (
-    WINDOW,
-    drawers,
-    entries,
-    is_history,
-    select,
-)
+from canary.baseline.history import WINDOW, drawers, entries, is_history, select
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline

@@ -19,6 +19,7 @@ from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.ran_lines import MODULE as MODULE
 from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
+from canary.errors import cut
 from canary.protocol.failure import place_in
 from canary.record.exact import Code
 from canary.record.types import RunRecord
@@ -191,7 +192,7 @@ def text_of(place: Place) -> str:
     for prefix, lines, other in (("", now, was), ("removed: ", was, now), ("moved: ", now, ())):
         for line in lines:
             if line not in other:
-                return _cut(prefix + line)
+                return cut(prefix + line, LONGEST)
     return ""
 
 
@@ -204,10 +205,6 @@ def only(places: Places) -> str:
     if not places.known:
         return ""
     return "the only changed code that ran" if places.by_line else "the only changed code in use"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _is_code(file: FileChange, was: Code, new: Code) -> bool:
@@ -230,12 +227,12 @@ def _is_comment(hunk: Hunk) -> bool:
 def _rank(place: Place, phases: Sequence[str], settings: set[str]) -> tuple[int, int]:
     """Return the place's position: code of a step that fits, settings and lines that name one that
     differs, other code, imports."""
-    position = phases.index(place.phase) if place.phase in phases else len(phases)
+    late, position = _likelihood(place.phase, phases)
     lines = _texts((*place.removed, *place.added))
     imports = bool(lines) and all(line.startswith(IMPORTS) or not line for line in lines)
     words = {setting_name(word) for line in lines for word in WORD.findall(line)}
     names = not words.isdisjoint(settings)
-    if place.kind == "code" and not imports and not _is_late(place.phase, phases):
+    if place.kind == "code" and not imports and not late:
         group = 0
     elif place.kind == "config" or (names and not imports):
         group = 1
@@ -285,14 +282,10 @@ def _of_hunk(
 
 
 def _likelihood(phase: str, phases: Sequence[str]) -> tuple[bool, int]:
-    """Return the position of a phase."""
-    return _is_late(phase, phases), phases.index(phase) if phase in phases else len(phases)
-
-
-def _is_late(phase: str, phases: Sequence[str]) -> bool:
-    """Whether this is `setup`, and a phase of a step says more: all but the initial model and the
-    data set come from steps."""
-    return phase == SETUP and phases[0] != SETUP
+    """Return whether a phase comes late, and its position. `setup` does if a phase of a step says
+    more: all but the initial model and the data set come from steps."""
+    late = phase == SETUP and phases[0] != SETUP
+    return late, phases.index(phase) if phase in phases else len(phases)
 
 
 def _functions_that_differ(

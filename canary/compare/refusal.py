@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from canary.baseline.comparability import (
-    how_it_ended,
-    judgeable,
-    mismatch,
-    named_twice,
-    same_runs,
-)
+from canary.baseline.comparability import how_it_ended, judgeable, mismatch, named_twice, same_runs
 from canary.compare.exact.changes import config_changes
 from canary.compare.report import Comparison
 from canary.errors import InputError

@@ -282,10 +282,13 @@ class Comparison:
 
     def check(self, name: str) -> Check:
         """Return the check of that name, or raise KeyError."""
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(name)
+        if (found := self.find_check(name)) is None:
+            raise KeyError(name)
+        return found
+
+    def find_check(self, name: str) -> Check | None:
+        """Return the check of that name; None if it did not run."""
+        return next((check for check in self.checks if check.name == name), None)
 
     def exit_code(self, strict: bool = False) -> int:
         """Return the exit code of the process; with `strict`, inconclusive is a failure."""

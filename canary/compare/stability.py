@@ -11,6 +11,7 @@ from canary.compare.checks import CHECKS, change, check_of
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.thresholds import Thresholds
+from canary.errors import counted
 from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import shown
 from canary.record.metric_names import QUANTITIES, Quantity
@@ -90,7 +91,7 @@ def _bad_steps(name: BadSteps, current: Records, baseline: Records, limit: int) 
     return check_of(
         name,
         "fail" if count > limit else "pass",
-        f"{count} step{'' if count == 1 else 's'} with {kind} loss{first}",
+        f"{counted(count, 'step')} with {kind} loss{first}",
         baseline=before,
         current=count,
         unit="steps",
@@ -231,7 +232,7 @@ def _logged(quantity: Quantity, current: Records, baseline: Records, limit: floa
         was, now = next(iter(before)), next(iter(after))
         words = f"the baseline logs {was}, the current side logs {now}: the scales may differ"
         return check_of(quantity.name, "skip", words)
-    return _judged(quantity, metric, (before[metric], after[metric]), (current, baseline), limit)
+    return _judged(quantity, metric, (before[metric], after[metric]), (baseline, current), limit)
 
 
 def _judged(
@@ -242,12 +243,13 @@ def _judged(
     limit: float,
 ) -> Check:
     """Fail if the mean rises to more than `limit` times the baseline's, or drops by more than that.
-    A drop is in percent, or in standard deviations of the baseline."""
+    A drop is in percent, or in standard deviations of the baseline. `means` and `sides`: of the
+    baseline, then of the current side."""
     name, (before, after) = quantity.name, means
     scale = {"ratio": "x", "std": "std", "pct": "%"}[quantity.limit.rpartition("_")[2]]
     unit = max(before, KL_FLOOR) if scale == "x" else abs(before) / 100
     if scale == "std":
-        unit = _mean(sides[1], metric, "std") or 0.0
+        unit = _mean(sides[0], metric, "std") or 0.0
     if unit < 1e-9:
         return check_of(name, "skip", f"the baseline's {name} does not vary")
     worse = after / unit if scale == "x" else (before - after) / unit

@@ -10,6 +10,7 @@ from canary.compare.exact.changes import MOST_KEYS, named, shown
 from canary.compare.exact.sides import show
 from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Verdict
+from canary.errors import counted
 
 NAMED_STAGES = {
     "batches": "batches",
@@ -248,7 +249,7 @@ def _inconclusive_line(checks: Sequence[Check], same: str) -> str:
 
 def _more(checks: Sequence[Check], what: str) -> str:
     count = len(checks) - 1
-    return f" ({count} more {what}{'' if count == 1 else 's'})" if count else ""
+    return f" ({counted(count, f'more {what}')})" if count else ""
 
 
 def _learning_unchanged(found: Comparison) -> str:
@@ -288,9 +289,7 @@ def _nothing_judged(checks: Sequence[Check]) -> str:
     )
 
 
-def _pass_line(
-    checks: Sequence[Check], same: str, imported: bool = False, same_program: bool = False
-) -> str:
+def _pass_line(checks: Sequence[Check], same: str, imported: bool, same_program: bool) -> str:
     passed = {check.name: check.message for check in checks if check.status == "pass"}
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
     speed = next((f"; {passed[name]}" for name in timed if name in passed), "")
@@ -298,17 +297,16 @@ def _pass_line(
     worse = [check for check in warned if check.lane == "timing" and check.unjudged != "stalled"]
     if worse:
         others = len(warned) - 1
-        more = f"; {others} more warning{'' if others == 1 else 's'}" if others else ""
+        more = f"; {counted(others, 'more warning')}" if others else ""
         return f"Pass, worse but within the limit: {worse[0].message}{more}."
-    plural = "" if len(warned) == 1 else "s"
     if same_program and any(check.status == "inconclusive" for check in checks):
         speed += "; the program is the same, so times differ only by the machine's noise"
-    tail = f"; {len(warned)} warning{plural}: {warned[0].message}" if warned else ""
+    tail = f"; {counted(len(warned), 'warning')}: {warned[0].message}" if warned else ""
     same, _, changed = same.rstrip(".").partition(". ")
     healthy = f"{same[0].lower()}{same[1:]}" if same else "nothing got worse"
     tail += f". {changed}" if changed else ""
     if imported:
         gates = sum(is_metric_gate(check.name) for check in _judged_of_imported(checks))
-        count = f"{gates} gate{'' if gates == 1 else 's'} of `metrics`" if gates else "speed alone"
+        count = f"{counted(gates, 'gate')} of `metrics`" if gates else "speed alone"
         healthy = f"nothing got worse in {count}; {NOT_EXACT}"
     return f"Pass: {healthy}{speed}{tail}."

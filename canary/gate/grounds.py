@@ -9,23 +9,12 @@ from pathlib import Path
 
 from canary.baseline.ancestry import Ancestry
 from canary.baseline.comparability import is_imported, machine_key, slug
-from canary.baseline.history import (
-    Selection,
-    drawer,
-    drawers,
-    entries,
-    is_history,
-    select,
-)
+from canary.baseline.history import Selection, drawer, drawers, entries, is_history, select
 from canary.baseline.origin import SHA
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.paths import require_same_machine
 from canary.compare.report import Comparison
-from canary.compare.thresholds import (
-    DEFAULT_THRESHOLDS,
-    Thresholds,
-    from_config,
-)
+from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds, from_config
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.compare.verdict import MIN_HISTORY
 from canary.config.load import LoadedConfig

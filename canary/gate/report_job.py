@@ -23,6 +23,7 @@ from canary.errors import (
     ConfigError,
     MachineError,
     UsageError,
+    counted,
     not_written,
 )
 from canary.gate.base_config import load_base_config, repository_path
@@ -358,7 +359,7 @@ def remember(target: Target, judged: Sequence[Answer], acceptance: Acceptance | 
             save(folder, record, accepted=reason, context=context)
 
     sha = target.intent.head_sha[:9]
-    message = f"{len(entries)} run{'s' if len(entries) > 1 else ''} of {sha}"
+    message = f"{counted(len(entries), 'run')} of {sha}"
     try:
         pushed = branch.push(world.remote, add, message=message)
     except CanaryError as problem:

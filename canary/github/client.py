@@ -74,7 +74,6 @@ class Hub:
     token: Token = field(repr=False)
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
-    patience_s: float = PATIENCE_S
 
     def write(
         self, what: str, find: Callable[[], Written | None], post: Callable[[], Written]
@@ -166,7 +165,7 @@ class Hub:
     def _wait(self, error: GithubException, attempt: int, what: str) -> float:
         """Return the seconds until the next try; raise if a retry cannot help."""
         asked = self._asked_to_wait(error)
-        if asked is not None and asked <= self.patience_s:
+        if asked is not None and asked <= PATIENCE_S:
             return asked
         if asked is None and error.status >= 500:
             return FIRST_WAIT_S * float(2**attempt)
@@ -220,7 +219,6 @@ def connect(
     token: Token,
     api_url: str,
     *,
-    patience_s: float = PATIENCE_S,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
     seconds_between_writes: float = 1.0,
@@ -239,7 +237,7 @@ def connect(
         total=6,
         backoff_factor=backoff_s,
         allowed_methods=READS,
-        max_rate_limit_wait=patience_s,
+        max_rate_limit_wait=PATIENCE_S,
     )
     github = Github(
         auth=Auth.Token(token.reveal()),
@@ -252,7 +250,7 @@ def connect(
         seconds_between_writes=seconds_between_writes,
     )
     only_github(github)
-    return Hub(github, token, sleep, clock, patience_s)
+    return Hub(github, token, sleep, clock)
 
 
 EMPTY = (202, 204, 205, 304)

@@ -19,7 +19,7 @@ from canary.compare.report import VERDICTS, WORST_FIRST, Check, Verdict
 from canary.github.section import section
 from canary.github.status import Answer, Source
 from canary.report.escape import markdown_cell, markdown_code
-from canary.report.view import counted
+from canary.report.view import verdict_count
 
 ACCEPTED = "accepted"
 """Shown in the headline instead of the verdict of an accepted change."""
@@ -257,5 +257,5 @@ def _table(sections: Sequence[Section]) -> Iterator[str]:
 
 def _counts(sections: Sequence[Section]) -> str:
     counts = Counter(one.word for one in sections)
-    words = (counted(word, counts[word]) for word in ORDER if counts[word])
+    words = (verdict_count(word, counts[word]) for word in ORDER if counts[word])
     return ", ".join(map(markdown_cell, words))

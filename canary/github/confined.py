@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.errors import CanaryError, ConfigError
+from canary.errors import CanaryError, ConfigError, cut
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ def unusable(why: str) -> ConfigError:
 
 def one_line(why: str) -> str:
     """Return a reason as one short line."""
-    line = " ".join(why.split())
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 1]}…"
+    return cut(" ".join(why.split()), LONGEST_REASON)
 
 
 def confined(

@@ -73,7 +73,7 @@ def known_format(name: str) -> Format:
 
 
 def files_to_read(
-    files: Sequence[Found], asked: str | None, telling: Telling, source: str = "the source"
+    files: Sequence[Found], asked: str | None, telling: Telling, source: str
 ) -> tuple[Format, list[Found]]:
     """Return the format of a source, and its files of one run.
 

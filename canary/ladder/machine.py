@@ -45,11 +45,11 @@ class Machine:
         return f"{where}, torch {self.packages.get('torch') or 'unknown'}"
 
 
-def this_machine(config: CanaryConfig, environ: Mapping[str, str] = os.environ) -> Machine:
+def this_machine(config: CanaryConfig) -> Machine:
     """Inspect this machine for a config; with `device: cpu` no GPU counts."""
     packages = package_versions()
-    gpus, why = _gpus(config, environ, str(packages.get("torch")))
-    chosen = environ.get("CC" if gpus else "CXX")
+    gpus, why = _gpus(config, str(packages.get("torch")))
+    chosen = os.environ.get("CC" if gpus else "CXX")
     usual = ("gcc", "clang", "cc") if gpus else ("g++", "clang++", "c++")
     compiler = any(map(shutil.which, (chosen,) if chosen else usual))
     return Machine(
@@ -62,15 +62,13 @@ def this_machine(config: CanaryConfig, environ: Mapping[str, str] = os.environ) 
     )
 
 
-def _gpus(
-    config: CanaryConfig, environ: Mapping[str, str], torch: str
-) -> tuple[tuple[str, ...], str]:
+def _gpus(config: CanaryConfig, torch: str) -> tuple[tuple[str, ...], str]:
     if config.device == "cpu":
         return (), "the config's device is cpu"
     if torch.endswith("+cpu"):
         return (), f"torch {torch} is a CPU build"
     devices = list_devices()
-    seen = visible(devices.found, environ.get("CUDA_VISIBLE_DEVICES"))
+    seen = visible(devices.found, os.environ.get("CUDA_VISIBLE_DEVICES"))
     names = tuple(device.name for device in seen)
     if ":" in config.device:
         names = names[:1]

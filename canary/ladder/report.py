@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canary.errors import counted
 from canary.ladder.climb import tried_words
 from canary.ladder.guard import Guarded
 from canary.ladder.results import Ladder, LevelFound, damaged, load_result
@@ -182,7 +183,7 @@ def _document(found: Ladder) -> dict[str, Any]:
 
 def report_of(ladder: Ladder) -> Report:
     """Put a ladder into words."""
-    rounds = f"{ladder.rounds} round{'' if ladder.rounds == 1 else 's'}"
+    rounds = counted(ladder.rounds, "round")
     place = f"{ladder.machine.words}; {rounds}, each launch in a separate process; {ladder.created}"
     baseline, *above = ladder.levels
     return Report(

@@ -18,14 +18,7 @@ from canary.ladder.report import leave_unfinished
 from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.site import Site
 from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch
-from canary.ladder.timing import (
-    Arm,
-    bottleneck_of,
-    busy_note,
-    problem_of,
-    ratio_of,
-    time_rounds,
-)
+from canary.ladder.timing import Arm, bottleneck_of, busy_note, problem_of, ratio_of, time_rounds
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
 from canary.runner.display.progress import Screen

@@ -117,7 +117,7 @@ def time_rounds(
     arms: Sequence[Arm],
     rounds: int,
     say: Callable[[str], None],
-    ended: Callable[[int], None] = lambda rounds: None,
+    ended: Callable[[int], None],
 ) -> None:
     """Run every arm once per round. An arm that failed has no ratio and is not run again.
 

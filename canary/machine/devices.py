@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from canary.errors import MachineError
-from canary.machine.gpu import (
-    Device,
-    device_in_use,
-    device_lock,
-    list_devices,
-    visible,
-)
+from canary.machine.gpu import Device, device_in_use, device_lock, list_devices, visible
 from canary.machine.sampler import BackgroundSampler
 from canary.record.profile_folder import OFF
 

@@ -98,7 +98,7 @@ def run_git(
     except subprocess.TimeoutExpired:
         _end(child)
         return Ended(None, b"", b"")
-    except BaseException:
+    except BaseException:  # Ctrl-C must not leave it running.
         _end(child)
         raise
     return Ended(child.returncode, out, err)

@@ -16,7 +16,7 @@ from canary.record import jsonio
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.lines import aligned, wrapped
 from canary.report.render import write_text
-from canary.report.view import counted
+from canary.report.view import verdict_count
 
 FILE = "matrix.json"
 HEADINGS = ("cell", "result", "time", "answer")
@@ -54,7 +54,7 @@ def answer_of(entries: Sequence[Entry], name: str) -> Answer:
     one harmless line."""
     done = [(one, one.outcome) for one in entries if one.outcome is not None]
     counts = Counter(outcome.verdict for _, outcome in done)
-    parts = [counted(one, counts[one]) for one in WORST_FIRST if counts[one]]
+    parts = [verdict_count(one, counts[one]) for one in WORST_FIRST if counts[one]]
     total = "1 cell" if len(done) == 1 else f"{len(done)} cells"
     cells = [
         CellAnswer(

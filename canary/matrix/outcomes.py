@@ -209,7 +209,7 @@ def _saved(history: Path, record: RunRecord) -> str:
     return ""
 
 
-def run_folder(place: Path, folder: str = RUNS) -> Path | None:
+def run_folder(place: Path, folder: str) -> Path | None:
     """Return the folder of the one record in the folder of a try; None without one.
 
     Raises:

@@ -10,7 +10,7 @@ from canary.campaign.pairs import duration
 from canary.errors import printable
 from canary.matrix.outcomes import WORST_FIRST
 from canary.matrix.running import Matrix
-from canary.report.view import counted
+from canary.report.view import verdict_count
 
 EVERY_S = 60.0
 """Between two lines of state."""
@@ -25,7 +25,9 @@ def state_line(matrix: Matrix) -> str:
     waiting = len(matrix.entries) - len(done) - len(running) - len(queued)
     parts = [f"{len(done)} of {len(matrix.entries)} done"]
     counts = Counter(one.verdict for one in done)
-    parts += [counted(one, counts[one]) for one in WORST_FIRST if one != "pass" and counts[one]]
+    parts += [
+        verdict_count(one, counts[one]) for one in WORST_FIRST if one != "pass" and counts[one]
+    ]
     parts.append(f"{len(running)} run" if len(running) != 1 else f"{running[0].cell.name} runs")
     if waiting:
         why = "" if running or queued else ": all devices are in use"

@@ -13,14 +13,7 @@ from pathlib import Path
 
 from canary.config.load import LoadedConfig, load_config
 from canary.config.output import OUTPUT_DIR
-from canary.errors import (
-    ConfigError,
-    MachineError,
-    UsageError,
-    did_you_mean,
-    nearest,
-    printable,
-)
+from canary.errors import ConfigError, MachineError, UsageError, did_you_mean, nearest, printable
 from canary.machine.environment import usable_cores
 from canary.machine.gpu import list_devices
 from canary.machine.program import program

@@ -68,7 +68,7 @@ class Matrix:
         try:
             self._found_again()
             self._go()
-        except BaseException:
+        except BaseException:  # Ctrl-C must not leave a cell running.
             self._stop()
             raise
         return self.entries

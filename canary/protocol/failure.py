@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import signal
@@ -12,13 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.errors import CanaryError, UsageError, printable
+from canary.errors import DISK_FULL, CanaryError, UsageError, printable
 from canary.protocol.job import Result, disk_full
 
 if TYPE_CHECKING:
     from canary.record.types import Failure
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 LONGEST = 400
 """Characters of an error that are kept."""
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[(?:rank|default)\d+\]: ?", re.MULTILINE)
@@ -51,7 +49,7 @@ def describe_failure(error: BaseException) -> Result:
             reason=f"out of memory: {one_line(error)}",
             hint="lower batch_size, max_length or the model's size, or set use_peft",
         )
-    if isinstance(error, OSError) and error.errno in FULL:
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
         return disk_full(error.filename)
     words = one_line(error)
     reason = f"{words}{_where(error)}"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from canary.files import KeptFile
 from canary.record import jsonio
@@ -166,8 +166,8 @@ def disk_full(place: str | None = None) -> Result:
     )
 
 
-class Listener(Protocol):
-    """Is called during a run; it must not disturb the training."""
+class Listener:
+    """Is called during a run, and must not disturb the training. By itself it does nothing."""
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None: ...
 

@@ -132,7 +132,7 @@ class Trainings:
             if self._follow:
                 files.append(os.dup(sys.stdout.fileno()))
                 around.callback(os.close, files[-1])
-                environment = {**environment, **Screen(files[-1], lines=True).told("")}
+                environment = {**environment, **Screen(files[-1], lines=True).environment("")}
             child = start_child(command, self.root, environment, *files)
             code, out, err = finish_child(child)
         return _ended(words[0], code, out.splitlines(), err.splitlines())

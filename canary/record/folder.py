@@ -95,7 +95,7 @@ class RunFolder:
         try:
             with writing(self.path.parent, "choose another folder with -o"):
                 yield
-        except BaseException:
+        except BaseException:  # Ctrl-C too leaves nothing.
             left = self.scratch if self.metrics.exists() else self.path
             shutil.rmtree(left, ignore_errors=True)
             with contextlib.suppress(OSError):  # Something else may be there.

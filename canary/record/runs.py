@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.config.output import OUTPUT_DIR
-from canary.errors import InputError, RecordError
+from canary.errors import InputError, RecordError, counted
 from canary.record.folder import keep_from_git, load_record
 from canary.record.types import RunRecord
 
@@ -74,7 +74,7 @@ def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
         folders = [folder for folder in folders if folder.parent == root] or folders
         back = int(newest[1] or 0)
         if back >= len(folders):
-            count = f"{len(folders)} run{'' if len(folders) == 1 else 's'}"
+            count = counted(len(folders), "run")
             raise InputError(f"{text}: {root} holds {count}", "`canary list` names them")
         return folders[-1 - back]
     matching = [folder for folder in folders if text in folder.name]

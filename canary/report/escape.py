@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from markupsafe import Markup
 
-from canary.errors import printable
+from canary.errors import cut, printable
 
 Shown = TypeVar("Shown")
 
@@ -66,7 +66,7 @@ def _on_lines(value: Any) -> Any:
     if isinstance(value, Markup):
         return value
     if isinstance(value, str):
-        return printable(value if len(value) <= LONGEST_TEXT else f"{value[: LONGEST_TEXT - 1]}…")
+        return printable(cut(value, LONGEST_TEXT))
     if isinstance(value, tuple):
         return tuple(map(_on_lines, value))
     if isinstance(value, list):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canary.errors import InputError
+from canary.errors import InputError, counted
 from canary.report.charts.chart import Chart
 from canary.report.charts.history import MOST_CHARTS, history_charts
 from canary.report.history_view import headline
@@ -42,11 +42,10 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
     if left := found[MOST_DRAWERS:]:
         notes.append(f"left out, name one with --canary: {', '.join(map(_named, left))}")
     count = sum(len(one.series[0].points) for one in found if one.series)
-    runs = f"{count} run{'' if count == 1 else 's'}"
     canaries = f"{len(found)} canaries and machines" if several else "1 canary"
     page = Page(
         title=f"history: {shown}",
-        first_line=f"{runs} of {canaries}. {' '.join(said)}",
+        first_line=f"{counted(count, 'run')} of {canaries}. {' '.join(said)}",
         subtitle=shown if several else f"{shown}: {_named(found[0])}",
         verdict="history",
         notes=tuple(notes),

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from canary.compare.checks import CHECKS
+from canary.errors import counted, cut
 from canary.report.bisect_hint import Hint, commits_command
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
-from canary.report.lines import Cells, aligned, cut, fitting
+from canary.report.lines import Cells, aligned, fitting
 from canary.report.numbers import amount, signed
 from canary.report.render import check_format, filled, tidy
 from canary.report.sparkline import sparkline, thinned
@@ -145,7 +146,7 @@ def _open(series: Series) -> list[ChangePoint]:
 
 def _view(found: HistoryTrends, count: Count) -> DrawerView:
     points = found.series[0].points if found.series else ()
-    runs = f"{len(points)} run{'' if len(points) == 1 else 's'}"
+    runs = counted(len(points), "run")
     days = list(dict.fromkeys((points[0].start[:10], points[-1].start[:10]))) if points else []
     span = {0: "", 1: f" on {days[0]}" if days else ""}.get(len(days), f", {' to '.join(days)}")
     rows = tuple(_row(series) for series in found.series)
@@ -202,12 +203,12 @@ def _since(series: Series) -> str:
         return NO_CHANGE if series.levels else ""
     newest = series.changes[-1]
     if newest.standing == "waiting":
-        return f"{_size(series, newest)}? ({newest.runs_after} of 3 runs)"
+        return f"{_size(newest)}? ({newest.runs_after} of 3 runs)"
     found = (_open(series) or [newest])[-1]
-    return f"{_size(series, found)} since {place_words(series, found)}"
+    return f"{_size(found)} since {place_words(series, found)}"
 
 
-def _size(series: Series, change: ChangePoint) -> str:
+def _size(change: ChangePoint) -> str:
     if abs(change.percent) < LARGEST_PERCENT:
         return signed(change.percent)
     return "up" if change.percent > 0 else "down"

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
 from canary.compare.timing.side_figures import side_of
-from canary.errors import InputError, nearest
+from canary.errors import InputError, cut, nearest
 from canary.record.types import RunRecord
 from canary.report.charts.theme import LIGHT
 from canary.report.html import filled
-from canary.report.lines import cut
 from canary.report.numbers import amount
 from canary.report.pages import can_draw, require_charts
 from canary.report.profile import (

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
+from canary.errors import cut
+
 Cells = tuple[str, ...]
 
 UNKNOWN_WIDTH = 80
@@ -16,8 +18,6 @@ NARROWEST = 40
 LONGEST_CELL = 24
 """If a table does not fit, its cells are cut to this before a column is dropped."""
 SHORTEST_CELL = 8
-LONGEST_SHOWN = 240
-"""Characters of a record's text that are shown."""
 BETWEEN = "  "
 MARKED = re.compile(r" *(?:\d+\. |-> |- |do: )?")
 """The start of a line; its continuation lines are indented to the text after it."""
@@ -112,20 +112,14 @@ def figures(
     return aligned(fitting([headings, *rows], width, droppable), right=True)
 
 
-def cut(text: str, most: int = LONGEST_SHOWN) -> str:
-    """Return at most `most` characters of a text; `…` marks a cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def counted(count: int, what: str, names: Sequence[str], tail: str, width: int) -> str:
-    """Return one line with a count and as many of the names as fit."""
-    lead = f"{count} {what}: "
+def with_names(lead: str, names: Sequence[str], tail: str, width: int) -> str:
+    """Return one line: between `lead` and `tail` as many of the names as fit, maybe none."""
     for shown in range(len(names), 0, -1):
         more = ", ..." if shown < len(names) else ""
-        line = f"{lead}{', '.join(names[:shown])}{more} {tail}"
+        line = f"{lead}: {', '.join(names[:shown])}{more} {tail}"
         if len(line) <= width:
             return line
-    return f"{count} {what} {tail}"
+    return f"{lead} {tail}"
 
 
 def _widths(lines: Sequence[Cells]) -> list[int]:

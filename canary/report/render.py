@@ -13,7 +13,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canary.compare.report import Comparison
-from canary.errors import UsageError, printable, writing
+from canary.errors import UsageError, counted, printable, writing
 from canary.record.jsonio import replace_file
 from canary.report.bisect_hint import Hint
 from canary.report.document import json_text
@@ -25,7 +25,7 @@ from canary.report.escape import (
     on_lines,
     without_commands,
 )
-from canary.report.lines import aligned, counted, fitting, terminal_width, wrapped
+from canary.report.lines import aligned, fitting, terminal_width, with_names, wrapped
 from canary.report.view import STATUS_WORDS, CheckRow, View, view_of
 
 Format = Literal["text", "markdown", "json"]
@@ -183,7 +183,7 @@ def _counts(view: View, width: int) -> list[str]:
         ([row.name for row in view.skipped], "skipped", SEE_WHY),
     )
     return [
-        counted(len(names), f"check{'' if len(names) == 1 else 's'} {what}", names, tail, width)
+        with_names(f"{counted(len(names), 'check')} {what}", names, tail, width)
         for names, what, tail in kinds
         if names
     ]

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from canary.compare.rules import RULES, unknown
-from canary.compare.rules.facts import counted
 from canary.compare.rules.rule import Answer, Rule
 from canary.config.load import LoadedConfig
-from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION, ConfigError
+from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION, ConfigError, counted
 from canary.report.document import json_lines
 from canary.report.render import check_format, filled
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from canary.report.numbers import amount, signed
-from canary.trends.model import (
-    ChangePoint,
-    MachineChange,
-    Series,
-    StoredPoint,
-)
+from canary.trends.model import ChangePoint, MachineChange, Series, StoredPoint
 
 SHOWN_DIGITS = 9
 MOST_FACTS = 3
@@ -94,22 +89,23 @@ def _when(fact: MachineChange) -> str:
     """Return where a fact of the machine changed, seen from the change of the series."""
     if not fact.runs_before:
         return "where"
-    runs = counted(abs(fact.runs_before), "run")
+    runs = spelled(abs(fact.runs_before), "run")
     return f"{runs} {'after' if fact.runs_before > 0 else 'before'}"
 
 
 def _evidence(change: ChangePoint) -> str:
     if change.standing == "waiting":
-        only, s = counted(change.runs_after, "run"), "s" * (change.runs_after == 1)
-        return f"not confirmed: only {only} show{s} it, {NUMBERS[LEAST_AFTER]} are needed"
+        only = spelled(change.runs_after, "run")
+        show = "shows" if change.runs_after == 1 else "show"
+        return f"not confirmed: only {only} {show} it, {NUMBERS[LEAST_AFTER]} are needed"
     if change.standing == "accepted":
         return "accepted by a person"
     if change.standing == "returned":
         return "and the level returned later"
-    return f"confirmed by {counted(change.runs_after, 'run')}"
+    return f"confirmed by {spelled(change.runs_after, 'run')}"
 
 
-def counted(count: int, what: str) -> str:
+def spelled(count: int, what: str) -> str:
     """Return `three runs`; numbers above ten as digits."""
     number = NUMBERS[count] if 0 <= count < len(NUMBERS) else str(count)
     return f"{number} {what}{'' if count == 1 else 's'}"
@@ -126,7 +122,7 @@ def findings(series: Series) -> Sequence[str]:
     return [change_words(series, change) for change in held]
 
 
-def series_sentence(series: Series, machine_changes: int = 0) -> str:
+def series_sentence(series: Series, machine_changes: int) -> str:
     """Return the newest value and what was found, with red runs, periods and machine changes."""
     values = [point.value for point in series.points if point.value is not None]
     newest = f"the newest of {len(values)} runs" if len(values) > 1 else "the only run"
@@ -135,8 +131,8 @@ def series_sentence(series: Series, machine_changes: int = 0) -> str:
     red = sum(point.period is None for point in series.points)
     times = {1: "once", 2: "twice"}.get(machine_changes, f"{machine_changes} times")
     rest = (
-        f"{counted(red, 'run')} with a red verdict" if red else "",
-        f"{counted(len(periods), 'period')}" if len(periods) > 1 else "",
+        f"{spelled(red, 'run')} with a red verdict" if red else "",
+        f"{spelled(len(periods), 'period')}" if len(periods) > 1 else "",
         f"the machine changed {times}" if machine_changes else "",
     )
     value = amount(values[-1], series.unit) if values else "-"

@@ -13,9 +13,9 @@ from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.missing import MISSING
 from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
+from canary.errors import counted, cut
 from canary.record.jsonio import number
 from canary.report.bisect_hint import Hint
-from canary.report.lines import cut
 from canary.report.numbers import amount, signed, significant
 from canary.report.place_rows import PlaceRow, compared, place_rows, to_do
 
@@ -224,9 +224,10 @@ def _suspect(suspect: Suspect) -> SuspectRow:
     )
 
 
-def counted(verdict: str, count: int) -> str:
+def verdict_count(verdict: str, count: int) -> str:
     """Return `2 regressions`, or `2 changed`."""
-    return f"{count} {verdict}{'s' if count > 1 and verdict in ('error', 'regression') else ''}"
+    noun = verdict in ("error", "regression")
+    return counted(count, verdict) if noun else f"{count} {verdict}"
 
 
 def _chain(found: Comparison) -> list[Any]:

@@ -18,7 +18,7 @@ from canary.protocol.job import EXIT_DISK_FULL, PARENT, Job, Listener, Result, d
 from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
-from canary.runner.exec.streams import LogOnly
+from canary.runner.exec.streams import log_only
 from canary.runner.processes import RankProcesses
 from canary.runner.warm import Child, warm_child, without_warm_start
 
@@ -89,7 +89,7 @@ class LocalRunner:
         for row in tail.new_rows(watch.local_ranks()):
             listener.step_ended(row)
         if timed_out:
-            return self._timed_out(job, time.monotonic() - started, watch)
+            return self._timed_out(time.monotonic() - started, watch)
         return _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
 
     @contextlib.contextmanager
@@ -104,7 +104,7 @@ class LocalRunner:
                     yield warm
                 return
         words = [*self._command, str(job_file)]
-        with LogOnly().started(words, environment, self._log) as child:
+        with log_only(words, environment, self._log) as child:
             yield child
 
     def _is_over(self, job: Job, watch: RankProcesses) -> bool:
@@ -114,7 +114,7 @@ class LocalRunner:
     def _tidy(self, child: Child) -> None:
         end_tree(child)
 
-    def _timed_out(self, job: Job, seconds: float, watch: RankProcesses) -> Result:
+    def _timed_out(self, seconds: float, watch: RankProcesses) -> Result:
         reason = f"the training hit the timeout after {seconds:.0f} s"
         where = watch.where_it_hangs()
         stuck = watch.stuck_rank()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
+from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, counted
 from canary.protocol.job import Result
 from canary.record.alerts import WORST_FIRST, alert_words
 from canary.record.bottlenecks import one_line
@@ -71,8 +71,7 @@ def outcome_text(record: RunRecord) -> str:
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     told = not time_.count and "perf.step_time" in record.unmeasured
     if time_.count < MIN_STEPS and not told and not record.config.get("exact"):
-        timed = f"{time_.count} step{'' if time_.count == 1 else 's'}"
-        few = f"{timed} timed after warm-up, a comparison needs {MIN_STEPS}"
+        few = f"{counted(time_.count, 'step')} timed after warm-up, a comparison needs {MIN_STEPS}"
         lines.append(f"  note        {few}; {more_steps(record)}")
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
@@ -81,10 +80,11 @@ def outcome_text(record: RunRecord) -> str:
 def _timed(record: RunRecord) -> str:
     """Return over how many steps times are, and how many first steps they leave out."""
     count, untimed = record.perf.step_time.count, untimed_steps(record)
-    several = len(record.launches) > 1
-    without = f", without the first {untimed}{' of each' * several}" if untimed else ""
-    of = f" of {len(record.launches)} launches" * several
-    return f"over {count} step{'' if count == 1 else 's'}{of}{without}"
+    launches = of_each = ""
+    if len(record.launches) > 1:
+        launches, of_each = f" of {len(record.launches)} launches", " of each"
+    without = f", without the first {untimed}{of_each}" if untimed else ""
+    return f"over {counted(count, 'step')}{launches}{without}"
 
 
 def _line(name: str, words: list[str]) -> list[str]:

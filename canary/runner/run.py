@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Iterator
@@ -15,9 +14,10 @@ from canary.config.checks import require_liger_installed
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
 from canary.config.spans import look_steps
-from canary.errors import CanaryError, ConfigError, InputError, MachineError, Stopped, UsageError
+from canary.errors import DISK_FULL, CanaryError, ConfigError, InputError, MachineError, Stopped
 from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice
+from canary.protocol.failure import describe_failure
 from canary.protocol.heartbeat import Readings, reading_path
 from canary.protocol.job import NODE_RANK, Job, Listener, Result, Variation, disk_full
 from canary.protocol.saved_model import require_place
@@ -29,7 +29,7 @@ from canary.record.types import RunRecord
 from canary.runner.child_environment import child_environment, remove_tree, require_training_stack
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
 from canary.runner.exec.command import CommandRunner
-from canary.runner.exec.streams import LogOnly, PassedOn, Streams
+from canary.runner.exec.streams import log_only, passed_on
 from canary.runner.imported import Awaited, LauncherRunner, require_preset
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
@@ -102,10 +102,9 @@ def _ended_by(error: BaseException, folder: Path) -> Result:
         reason = "interrupted by Ctrl-C or SIGTERM"
         return Result(status="interrupted", reason=reason, command_code=code)
     if isinstance(error, CanaryError):
-        usage = isinstance(error, UsageError)
-        return Result("failed", error.message, error.hint, usage_error=usage)
+        return describe_failure(error)
     assert isinstance(error, OSError)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in DISK_FULL:
         return disk_full(str(folder))
     reason = f"cannot write the record: {error.strerror or error}"
     return Result(status="failed", reason=reason, hint="look at the folder's permissions")
@@ -168,9 +167,9 @@ def runner_for(session: Session, launch: int, cache_dir: Path, watch: HeldDevice
         command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
     inherited = without_warm_start(os.environ)
-    streams: Streams = PassedOn() if session.echo and launch == 0 else LogOnly()
+    start = passed_on if session.echo and launch == 0 else log_only
     runner = CommandRunner if config.imports is None else LauncherRunner
-    return runner(folder.log, inherited, config.command, streams, on_start)
+    return runner(folder.log, inherited, config.command, start, on_start)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,8 +35,8 @@ def _shown(config: Path) -> str:
     return str(config if root is None else config.relative_to(root))
 
 
-class Session(RecordWriter):
-    """Updates the record of one run, and passes every event on to a listener (the terminal)."""
+class Session(RecordWriter, Listener):
+    """Updates the record of one run, and passes what a runner sends on to a listener."""
 
     def __init__(
         self,
@@ -83,14 +83,6 @@ class Session(RecordWriter):
 
     # Events of the runner: recorded, then passed on.
 
-    def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
-        """Pass on; runners do not send this."""
-        self._listener.run_begins(run_dir, config)
-
-    def warned(self, text: str) -> None:
-        """Pass on; runners do not send this."""
-        self._listener.warned(text)
-
     def launch_begins(self, index: int, steps: int | None) -> None:
         """Record that a launch is about to start."""
         self.add_launch(index)
@@ -120,15 +112,11 @@ class Session(RecordWriter):
         self.close_launch(self.record.launches[-1].index, result, self._launch_steps)
         self._listener.launch_ended(result)
 
-    def sampled(self, reading: Mapping[str, float]) -> None:
-        """Pass on; runners do not send this."""
-        self._listener.sampled(reading)
-
     def waiting(self) -> None:
         """Pass on new samples of the machine, and let the terminal redraw."""
         reading = None if self.readings is None else self.readings.fresh()
         if reading is not None:
-            self.sampled(reading)
+            self._listener.sampled(reading)
         self._listener.waiting()
 
     def write(self) -> None:

@@ -11,13 +11,10 @@ from typing import Any
 import torch
 
 
-def random_states(*, devices: bool = True) -> Callable[[], None]:
-    """Return what puts every shared stream of random numbers back to where it is now.
-
-    `devices`: those of GPUs too. A fork cannot restore them.
-    """
+def random_states() -> Callable[[], None]:
+    """Return what puts every shared stream of random numbers back to where it is now."""
     python, cpu = random.getstate(), torch.get_rng_state()
-    on_gpus = torch.cuda.get_rng_state_all() if devices and torch.cuda.is_initialized() else []
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     numpy: Any = sys.modules["numpy"].random if "numpy" in sys.modules else None
     numbers = None if numpy is None else numpy.get_state(legacy=False)
 

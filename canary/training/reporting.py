@@ -10,13 +10,7 @@ from canary.protocol.heartbeat import ReadingFile
 from canary.protocol.job import LEVEL, Job
 from canary.record.exact import Exact
 from canary.record.step_row import Row
-from canary.record.tracked import (
-    ALERTS,
-    alerts_text,
-    exact_scalars,
-    row_scalars,
-    sampled_scalars,
-)
+from canary.record.tracked import ALERTS, alerts_text, exact_scalars, row_scalars, sampled_scalars
 from canary.training.collectors.metrics import Trackers, reporting_callbacks
 
 TENSORBOARD = "tensorboard"

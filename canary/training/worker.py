@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from canary.config.load import load_config
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import BUILT_IN_STEPS
-from canary.errors import CanaryError, ConfigError
-from canary.protocol.failure import FULL, describe_failure, one_line
+from canary.errors import DISK_FULL, CanaryError, ConfigError
+from canary.protocol.failure import describe_failure, one_line
 from canary.protocol.job import EXIT_DISK_FULL, Job, Result
 from canary.protocol.lifeline import die_with_parent
 from canary.protocol.saved_model import leave_model, require_savable
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
         else:
             launch.write(result)
     except OSError as error:
-        if error.errno in FULL:
+        if error.errno in DISK_FULL:
             return EXIT_DISK_FULL
         raise
     return 0 if result.status == "completed" else 1

@@ -5,7 +5,7 @@ read files but start no process and need no network.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from canary.baseline.history import NOISE_FILE, drawers, entries
@@ -19,20 +19,22 @@ from canary.trends.followed import Number
 from canary.trends.model import HistoryTrends, Series
 from canary.trends.runs import Run, changes_of, stored_runs
 
-FIRST = "step_time_median"
-FIRST_SHARE = 0.5
-
+MAIN = "step_time_median"
+MAIN_SHARE = 0.5
+"""The share of the error budget that `MAIN` gets; the other metrics share the rest."""
 MOST_SERIES = 100
 """Metrics of a drawer that are followed."""
 NOISE_OF = {"tokens_per_sec": "step_time_median"}
 """Metrics whose noise a noise model has under another name."""
-HOW = "pip install 'rlhf-canary[history]'"
 
 
 def require_history() -> None:
     """Raise MachineError if change points cannot be found."""
     if importlib.util.find_spec("ruptures") is None:
-        raise MachineError("the changes of a history need the extra `history`", HOW)
+        raise MachineError(
+            "the changes of a history need the extra `history`",
+            "pip install 'rlhf-canary[history]'",
+        )
 
 
 def trends_in(root: Path, shown: str = "", canary: str | None = None) -> list[HistoryTrends]:
@@ -65,8 +67,8 @@ def trends_of(drawer_folder: Path) -> HistoryTrends:
             noise = load_noise(drawer_folder / NOISE_FILE)
         except InputError as error:
             notes.append(f"the noise is estimated from the runs: {error.message}")
-    names = (drawer_folder.parent.name, drawer_folder.name)
-    return trends_of_stored(stored_runs(drawer_folder), noise, *names, notes)
+    canary, machine = drawer_folder.parent.name, drawer_folder.name
+    return trends_of_stored(stored_runs(drawer_folder), noise, canary, machine, notes)
 
 
 def trends_of_stored(
@@ -96,7 +98,7 @@ def trends_of_stored(
     found = []
     for name, number in followed.items():
         model = noise.run_spread(NOISE_OF.get(name, name)) if noise is not None else None
-        budget = budget_of(name, list(followed), model is not None)
+        budget = budget_of(name, followed, model is not None)
         found.append(series_of(name, number, runs, budget, model, machines))
     return HistoryTrends(
         canary,
@@ -110,10 +112,11 @@ def trends_of_stored(
 
 def _worst_first(series: Series) -> tuple[int, float]:
     """Return the order of a series: confirmed changes for the worse, waiting ones, rest."""
-    open_ = [change for change in series.changes if change.worse and change.standing == "confirmed"]
-    if open_:
-        return 0, -max(abs(change.percent) for change in open_)
-    waiting = any(change.worse and change.standing == "waiting" for change in series.changes)
+    worse = [change for change in series.changes if change.worse]
+    confirmed = [abs(change.percent) for change in worse if change.standing == "confirmed"]
+    if confirmed:
+        return 0, -max(confirmed)
+    waiting = any(change.standing == "waiting" for change in worse)
     return (1 if waiting else 2), 0.0
 
 
@@ -138,7 +141,7 @@ def _followed(runs: Sequence[Run], notes: list[str]) -> dict[str, Number]:
     return kept
 
 
-def budget_of(metric: str, followed: Sequence[str], modelled: bool) -> float:
+def budget_of(metric: str, followed: Collection[str], modelled: bool) -> float:
     """Return the error budget of one metric: its part of `FAMILY_BUDGET`, which bounds the false
     alarms each time a drawer is judged. A history is judged again and again: the false alarms
     together are measured, not bounded (docs/figures.md).
@@ -146,9 +149,9 @@ def budget_of(metric: str, followed: Sequence[str], modelled: bool) -> float:
     `followed`: all metrics of the drawer. `modelled`: whether its noise was calibrated.
     """
     whole = FAMILY_BUDGET * (1.0 if modelled else NO_MODEL_SHARE)
-    others = len(followed) - (FIRST in followed)
-    if FIRST not in followed:
-        return whole / max(1, others)
-    if metric == FIRST:
-        return whole * (FIRST_SHARE if others else 1.0)
-    return whole * (1 - FIRST_SHARE) / others
+    if MAIN not in followed:
+        return whole / len(followed)
+    others = len(followed) - 1
+    if metric == MAIN:
+        return whole * (MAIN_SHARE if others else 1.0)
+    return whole * (1 - MAIN_SHARE) / others

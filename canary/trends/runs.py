@@ -17,7 +17,7 @@ from canary.baseline.entry import Entry
 from canary.baseline.history import entries, periods
 from canary.compare.exact.changes import environment_changes
 from canary.config.metric_gates import MetricGate
-from canary.errors import printable
+from canary.errors import cut, printable
 from canary.record.folder import parse_record
 from canary.record.types import Profiler, RunRecord, Stability
 from canary.trends.followed import Number, numbers_of
@@ -142,5 +142,4 @@ def _text(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    text = printable(text)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return cut(printable(text), LONGEST)

@@ -13,6 +13,7 @@ from canary.compare.metrics.judging import FLOOR, SMALLEST
 from canary.compare.timing.estimate import Spread
 from canary.compare.timing.lane import FLOORS, LARGEST
 from canary.compare.timing.student import t_quantile
+from canary.errors import counted
 from canary.trends.followed import Number, finite
 from canary.trends.model import ChangePoint, Level, Series, Standing, StoredPoint
 from canary.trends.runs import MachineChanges, Run, suspects
@@ -134,10 +135,9 @@ def series_of(
     changes: tuple[ChangePoint, ...] = ()
     trend = None
     if len(values) < FEWEST:
-        count = f"{len(values)} value{'' if len(values) == 1 else 's'}"
-        notes.append(f"not judged: {count}, and {FEWEST} are needed")
+        notes.append(f"not judged: {counted(len(values), 'value')}, and {FEWEST} are needed")
     else:
-        found = _analysed(values, known, points, newest, budget, model)
+        found = _analysed(values, known, newest, budget, model)
         levels = tuple(_levels(found))
         changes = tuple(_changes(found, points, machines))
         trend = _trend(found)
@@ -170,7 +170,6 @@ def _notes(numbers: Sequence[Number | None], runs: int) -> list[str]:
 def _analysed(
     values: Sequence[float],
     known: Sequence[int],
-    points: Sequence[StoredPoint],
     newest: Number,
     budget: float,
     model: Spread | None,

@@ -11,14 +11,7 @@ import pytest
 from canary.record.step_row import RowAlert
 from canary.serve import live, pages
 from tests.browser.opened import SCREENS, serious
-from tests.unit.serve.running import (
-    add_rows,
-    finished,
-    rewrite,
-    rows_between,
-    running,
-    serving,
-)
+from tests.unit.serve.running import add_rows, finished, rewrite, rows_between, running, serving
 from tests.unit.serve.test_server import serving_process
 
 if TYPE_CHECKING:

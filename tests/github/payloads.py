@@ -9,16 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.github.openapi import Description
-from tests.github.state import (
-    BOT,
-    Artifact,
-    Comment,
-    LabelEvent,
-    Pull,
-    Repository,
-    Run,
-    Status,
-)
+from tests.github.state import BOT, Artifact, Comment, LabelEvent, Pull, Repository, Run, Status
 
 API = "https://api.github.com"
 SITE = "https://github.com"

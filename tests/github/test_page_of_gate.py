@@ -13,12 +13,7 @@ from canary.baseline.layout import files_of
 from canary.errors import MachineError, RecordError
 from canary.gate.records import Manifest, Part, write_manifest
 from canary.github.comment import parse
-from tests.github.gatehouse import (
-    BASE_CONFIG,
-    Gatehouse,
-    Said,
-    records_folder,
-)
+from tests.github.gatehouse import BASE_CONFIG, Gatehouse, Said, records_folder
 from tests.github.server import GitHub
 from tests.github.state import Pull
 

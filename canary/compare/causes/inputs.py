@@ -103,9 +103,11 @@ def _other_tokenizer(facts: Facts) -> str:
         "vocab_sha256": "the tokenizer's vocabulary changed",
         "pipeline_sha256": "the tokenizer's processing around its vocabulary changed",
     }.get(part, f"the tokenizer's {part.replace('.', ' ')} changed")
+    if not entered(facts):
+        return what
     was, now = facts.exact_counts("label_tokens")[0]
-    labels = f" ({was:,} -> {now:,} label tokens)" * (was != now)
-    return what + f", and the model gets different tokens{labels}" * bool(entered(facts))
+    labels = f" ({was:,} -> {now:,} label tokens)" if was != now else ""
+    return f"{what}, and the model gets different tokens{labels}"
 
 
 def _only_labels(facts: Facts) -> bool:

@@ -69,9 +69,8 @@ def _casts(facts: Facts) -> Evidence | None:
 
 def _not_finite(facts: Facts) -> str:
     at = [*facts.now.stability.nan_at, *facts.now.stability.inf_at]
-    return "the loss or its gradient is not finite" + f" from step {min(at, default=1)} on" * bool(
-        at
-    )
+    since = f" from step {min(at)} on" if at else ""
+    return f"the loss or its gradient is not finite{since}"
 
 
 def _dtypes(facts: Facts) -> object:
@@ -93,8 +92,8 @@ NUMERICS = (
         ("look at the batch of that step, and at divisions and logarithms in the loss",
         "run that step under torch.autograd.set_detect_anomaly(True)",
         "check whether the log hides it: logging_nan_inf_filter"), strength=0.95),
-    _numerics(_dtypes, lambda f: ("parameters have a different precision"
-        + ", and small updates are rounded away" * bool(f.failed("trainable_changed"))),
+    _numerics(_dtypes, lambda f: "parameters have a different precision"
+        + (", and small updates are rounded away" if f.failed("trainable_changed") else ""),
         (*PRECISION, "count the weights that one update changes"), strength=0.95, sign="dtypes"),
     _numerics(_casts,
         "the step computes in a different precision, and the loss moved by less than rounding may",
@@ -244,7 +243,8 @@ def _clipping(facts: Facts) -> str:
     )
     how = "is no longer clipped before the update" if was and not now else "is clipped differently"
     how = "is now clipped before the update" if now and not was else how
-    how += ": the clip comes after it" * bool(facts.failed("clip_before_step"))
+    if facts.failed("clip_before_step"):
+        how += ": the clip comes after it"
     if found.current == 0 and found.baseline:
         how = "is zero at the optimizer, so nothing is learned"
     return f"the gradient of step {step} is equal after backward, but {how}"

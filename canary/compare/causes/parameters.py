@@ -65,8 +65,7 @@ def _fewer(one: Mapping[str, int], other: Mapping[str, int]) -> Iterator[str]:
     for name, count in one.items():
         if missing := max(0, count - other.get(name, 0)):
             shown = name.removeprefix("base_model.model.").removesuffix(".default")
-            part = f"{missing} of {count} tensors of " * (missing < count)
-            yield part + shown
+            yield f"{missing} of {count} tensors of {shown}" if missing < count else shown
 
 
 _adapter = partial(Row, C.ADAPTER)

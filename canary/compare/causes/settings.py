@@ -61,12 +61,16 @@ def likeliest_first(changes: Sequence[KeyChange], checks: Sequence[Check]) -> tu
 def _changed(category: C, facts: Facts) -> list[SettingChange]:
     """Return the changed settings of a kind, if something is to be explained; `config` has the keys
     of no kind."""
-    ended = _ended(facts) or facts.entry or facts.report.failed_checks or facts.slower
+    if not (_ended(facts) or facts.entry or facts.report.failed_checks or facts.slower):
+        return []
     kind = None if category is C.CONFIG else category
-    found = [change for change in facts.settings if change.category is kind]
-    if facts.entry is not None:
-        found = [change for change in found if not _only_ends(change, facts)]
-    return [change for change in found if kind or change.in_config] if ended else []
+    return [
+        change
+        for change in facts.settings
+        if change.category is kind
+        and (kind is not None or change.in_config)
+        and not (facts.entry is not None and _only_ends(change, facts))
+    ]
 
 
 def _only_ends(change: SettingChange, facts: Facts) -> bool:
@@ -114,7 +118,7 @@ def _evidence(category: C, facts: Facts) -> list[Evidence]:
 
 def _words(category: C, facts: Facts) -> str:
     changes = _changed(category, facts)
-    more = f" and {len(changes) - 1} more" * (len(changes) > 1)
+    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     return f"setting changed: {changes[0].sentence()}{more}"
 
 

@@ -41,7 +41,7 @@ HOST = (
 )
 
 
-def counted(facts: Facts, *names: str) -> list[Check]:
+def risen(facts: Facts, *names: str) -> list[Check]:
     """Return the counts among these that rose."""
     return [check for name in names if (check := facts.rose(name)) is not None]
 
@@ -53,7 +53,7 @@ def phase_of(*names: str) -> Callable[[Facts], PhaseGrowth | None]:
 
 def _kernel(facts: Facts) -> list[object]:
     """Return the counts that rose, with the phase, operators and memory that go with them."""
-    found: list[object] = [*counted(facts, *COUNTS)[:3]]
+    found: list[object] = [*risen(facts, *COUNTS)[:3]]
     if not found:
         return []
     grown = [row for row in facts.operators.rows if (row.growth_calls or 0) > 0]
@@ -96,7 +96,7 @@ def _self_times(facts: Facts) -> object:
 
 
 def _leak(facts: Facts) -> object:
-    found: list[object] = [*counted(facts, "live_tensors"), facts.failed("memory_growth")]
+    found: list[object] = [*risen(facts, "live_tensors"), facts.failed("memory_growth")]
     sides = facts.exact(lambda exact: exact.get("memory", {}).get("live_bytes", [])[2:])
     if any(found) and min(map(len, sides)) >= 3:
         was, now = (tensor_growth(side) / 2**20 for side in sides)
@@ -131,7 +131,7 @@ def _waiting(facts: Facts) -> list[Evidence]:
 
 
 def _written(facts: Facts) -> object:
-    found = counted(facts, "bytes_written", "files_written")
+    found = risen(facts, "bytes_written", "files_written")
     return found and [*found, facts.grown_phase("checkpoint", "logging")]
 
 
@@ -154,7 +154,7 @@ def _share(facts: Facts, name: str, words: str, least: float) -> Evidence | None
 
 def _same_work(facts: Facts) -> bool:
     names = ("collectives", "tokens_fed", "flops", "host_reads", "recompiles", "operators")
-    return facts.entry is None and not any(check.failed for check in counted(facts, *names))
+    return facts.entry is None and not any(check.failed for check in risen(facts, *names))
 
 
 def _of_share(name: str, words: str, least: float) -> Callable[[Facts], object]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.compare.commands import setting_name
-from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, RegressionCategory
+from canary.compare.diagnosis.suspects import Evidence, EvidenceKind
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.report import KeyChange
@@ -29,7 +29,7 @@ class SettingChange:
     key: str
     baseline: Any
     current: Any
-    category: RegressionCategory | None
+    category: C | None
     """The mechanism that it controls."""
     in_config: bool
     """Whether the config changed; otherwise code or a package's default changed the setting."""
@@ -49,7 +49,8 @@ class SettingChange:
 
     def evidence(self) -> Evidence:
         """Return the change as evidence."""
-        words = self.sentence() + ", although the config does not set it" * (not self.in_config)
+        aside = "" if self.in_config else ", although the config does not set it"
+        words = f"{self.sentence()}{aside}"
         kind: EvidenceKind = "config" if self.in_config else "code"
         return Evidence(kind, words, _simple(self.baseline), _simple(self.current))
 
@@ -64,34 +65,36 @@ def setting_changes(
     """Return changed config keys first, then other changed settings of the training, once each."""
     made = made_by_command(before, now, config)
     found = [
-        SettingChange(c.key, c.baseline, c.current, kind, in_config=c.key not in made)
-        for c in config
-        for kind in (category_of(c.key) or category_of(setting_name(c.key)),)
-        if not c.cosmetic
+        SettingChange(
+            key=change.key,
+            baseline=change.baseline,
+            current=change.current,
+            category=category_of(change.key) or category_of(setting_name(change.key)),
+            in_config=change.key not in made,
+        )
+        for change in config
+        if not change.cosmetic
     ]
     names = {change.name for change in found}
     listed = {(change.category, repr(as_number(change.current))) for change in found}
-    values = {_key(change.baseline, change.current) for change in found}
+    values = {_values(change.baseline, change.current) for change in found}
     sides = (record.exact.get("evidence", {}).get("settings", {}) for record in (before, now))
     was, active = _of_shared_sections(*sides)
-    if was and active:
-        for key in dict.fromkeys((*active, *was)):
-            change = SettingChange(
-                key, was.get(key), active.get(key), category_of(key), in_config=False
-            )
-            same = change.baseline == change.current
-            if same or change.name in IGNORED or change.name in names:
-                continue
-            if _key(change.baseline, change.current) in values:
-                continue  # the same change under the trainer's name
-            if change.current is not None and (change.category, repr(change.current)) in listed:
-                continue
-            names.add(change.name)
-            found.append(change)
+    for key in dict.fromkeys((*active, *was)):
+        change = SettingChange(key, was.get(key), active.get(key), category_of(key), False)
+        if change.baseline == change.current or change.name in {*IGNORED, *names}:
+            continue
+        if _values(change.baseline, change.current) in values:
+            continue  # the same change under the trainer's name
+        if change.current is not None and (change.category, repr(change.current)) in listed:
+            continue
+        names.add(change.name)
+        found.append(change)
     return tuple(found)
 
 
-def _key(was: Any, now: Any) -> str:
+def _values(was: Any, now: Any) -> str:
+    """Return both values in one form, so that `1e-4` and `"1e-4"` are the same."""
     return repr((as_number(was), as_number(now)))
 
 

@@ -118,7 +118,7 @@ def ranked(rows: Iterable[Row], facts: Facts) -> tuple[Suspect, ...]:
 
     def order(effect: Effect) -> tuple[bool, int, bool]:
         unexplained = listed[effect][0].category is C.UNKNOWN
-        return unexplained, worst[effect], not is_exact(effect, facts)
+        return unexplained, worst[effect], not shown_exactly(effect, facts)
 
     named: dict[C, Suspect] = {}
     for effect in sorted(listed, key=order):
@@ -184,7 +184,7 @@ def effects(facts: Facts) -> dict[Effect, int]:
     return {OF_GROUP[check.group]: LOUD.index(check.status) for check in loud}
 
 
-def is_exact(effect: Effect, facts: Facts) -> bool:
+def shown_exactly(effect: Effect, facts: Facts) -> bool:
     """Return whether an exact signal shows the effect, and not only times, peaks and trends."""
     return any(check.lane in ("exact", "rule") for check in _failed(effect, facts))
 
@@ -238,7 +238,7 @@ def _of_one_effect(
     for finding in findings:
         if can_cause(finding, effect, facts):
             able.setdefault(finding.category, []).append(finding)
-    counted = effect is not None and is_exact(effect, facts) and not speed_failed(facts)
+    counted = effect is not None and shown_exactly(effect, facts) and not speed_failed(facts)
     # Reasons for one category add up.
     sure = {
         category: min(MOST, 1.0 - prod(1.0 - finding.strength for finding in found))

@@ -78,20 +78,17 @@ class Facts:
             if not all(STAGE_OF[stage].named_in(side.exact) for side in (self.before, self.now))
         ]
 
-    def check(self, name: str) -> Check | None:
-        """Return the check of that name; None if it did not run."""
-        return next((c for c in self.report.checks if c.name == name), None)
-
     def failed(self, *names: str) -> Check | None:
         """Return the first of these checks that failed or needs acceptance."""
-        found = (self.check(name) for name in names)
+        found = (self.report.find_check(name) for name in names)
         return next((check for check in found if check is not None and check.failed), None)
 
     def rose(self, name: str) -> Check | None:
         """Return a check whose count rose and failed or warned."""
-        check = self.check(name)
-        loud = check is not None and (check.failed or check.status == "warn")
-        return check if loud and check is not None and (check.delta or 0) > 0 else None
+        check = self.report.find_check(name)
+        if check is None or not (check.failed or check.status == "warn"):
+            return None
+        return check if (check.delta or 0) > 0 else None
 
     def differences(self, stage: str) -> list[Difference]:
         """Return the differences of a stage."""
@@ -108,7 +105,7 @@ class Facts:
     @cached_property
     def slower(self) -> Check | None:
         """Return the check that found more time or CPU time per step than noise explains."""
-        found = (check for check in map(self.check, SPEED) if check is not None)
+        found = (check for check in map(self.report.find_check, SPEED) if check is not None)
         loud = (check for check in found if check.status in ("fail", "warn"))
         return next((check for check in loud if (check.delta or 0) > 0), None)
 
@@ -237,7 +234,8 @@ class Facts:
             return None
         detached = self.more_calls("detach")
         words = f"{fewer:,.0f} fewer matrix products per step for equally many forward passes"
-        words += f", and {detached:,.0f} more calls of detach" * (detached > 0)
+        if detached > 0:
+            words += f", and {detached:,.0f} more calls of detach"
         return Evidence("operators", words, unit="calls")
 
     @cached_property

@@ -98,7 +98,7 @@ def _evidence(
             continue
         if (fault.affects(was), fault.affects(has)) == (ended, not ended):
             only_if = f", if {fault.when}" if fault.when else ""
-            told = fault.wrong + f" {fault.remedy}" * (not ended)
+            told = fault.wrong if ended else f"{fault.wrong} {fault.remedy}"
             words = (
                 f"{fault.package} {was} -> {has} {what} ({name}){only_if}: {told} {fault.source}"
             )

@@ -102,11 +102,14 @@ def operator_differences(current: RunRecord, baseline: RunRecord) -> OperatorDif
     host. Otherwise by the looks' calls per step, under the looks' names (`aten.mm.default`; a
     profiler says `aten::mm`).
     """
-    sides = (current, baseline)
-    names = ("the current run", "the baseline")
-    profilers = [side.profiler for side in sides]
-    missing = [not (one.steps and one.top_cpu_ops) for one in profilers]
-    if not any(missing):
+    sides = {"the current run": current, "the baseline": baseline}
+    profilers = [side.profiler for side in sides.values()]
+    unprofiled = [
+        name
+        for name, side in sides.items()
+        if not (side.profiler.steps and side.profiler.top_cpu_ops)
+    ]
+    if not unprofiled:
         on_device = all(one.top_cuda_ops for one in profilers)
         tables = []
         for one in profilers:
@@ -115,16 +118,15 @@ def operator_differences(current: RunRecord, baseline: RunRecord) -> OperatorDif
             whole = len(rows) < LISTED or (kinds is not None and len(rows) >= kinds)
             tables.append(of_rows(rows, len(one.steps), "device" if on_device else "host", whole))
         return table_differences(*tables)
-    reason = f"{names[missing.index(True)]} was not profiled"
-    looks = [side.exact.get("work", {}).get("operators") or {} for side in sides]
-    if not all(looks):
-        side = names[[bool(look) for look in looks].index(False)]
-        return OperatorDifferences(None, None, reason=f"{reason}, and {side} counted no operators")
-    counted = (
-        OperatorTable({name: OperatorUse(float(count)) for name, count in look.items()})
-        for look in looks
-    )
-    return table_differences(*counted, reason=reason)
+    reason = f"{unprofiled[0]} was not profiled"
+    tables = []
+    for side, record in sides.items():
+        look = record.exact.get("work", {}).get("operators")
+        if not look:
+            why = f"{reason}, and {side} counted no operators"
+            return OperatorDifferences(None, None, reason=why)
+        tables.append(OperatorTable({name: OperatorUse(float(n)) for name, n in look.items()}))
+    return table_differences(*tables, reason=reason)
 
 
 def of_rows(

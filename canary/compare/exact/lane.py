@@ -124,8 +124,8 @@ def equal_runs(records: Sequence[RunRecord], same_code: bool = False) -> list[Ru
         if record.exact
         and record is not newest
         and (same_code or _same_code(record, newest))
-        and not any(not c.cosmetic for c in config_changes(record, newest))
-        and not any(not c.cosmetic for c in environment_changes(record, newest))
+        and all(change.cosmetic for change in config_changes(record, newest))
+        and all(change.cosmetic for change in environment_changes(record, newest))
     ][-REPEATS_LOOKED_AT:]
 
 
@@ -137,7 +137,7 @@ def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]
     ]
 
 
-def inexact_signals(records: Sequence[RunRecord], same_code: bool = False) -> dict[str, float]:
+def inexact_signals(records: Sequence[RunRecord], same_code: bool) -> dict[str, float]:
     """Return signals that differ between repeated looks, with the largest relative difference."""
     seen: dict[str, float] = {}
     newest = newest_looked(records)

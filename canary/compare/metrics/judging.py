@@ -29,6 +29,7 @@ from canary.compare.timing.estimate import (
 )
 from canary.compare.timing.student import t_quantile
 from canary.config.metric_gates import MetricGate
+from canary.errors import counted
 from canary.record.types import RunRecord
 
 MIN_RUNS = 3
@@ -181,7 +182,7 @@ def _by_estimate(samples: Samples, before: float, room: float, percent: float) -
     count = len(samples.baseline)
     bounds = _bounds(samples, before, room)
     status, aside = _with_spikes(samples, bounds, "fail" if worse else "pass")
-    few = f"{count} run{'' if count == 1 else 's'} of the baseline"
+    few = f"{counted(count, 'run')} of the baseline"
     words = (
         f"{_change(samples, before)}, limit {percent:g}%{aside}. The spread is not known: {few}, "
         f"{MIN_RUNS} needed"
@@ -239,7 +240,7 @@ def against_history(samples: Samples) -> Check | Pending:
     """Judge against what the stored runs predict for a new run."""
     count = len(samples.baseline)
     if count < MIN_RUNS:
-        few = f"{count} stored run{'' if count == 1 else 's'}"
+        few = counted(count, "stored run")
         words = f"{samples.title}: {few} cannot show a spread, {MIN_RUNS} are needed"
         return samples.check("inconclusive", words)
     stored, left_out = without_outlier(samples.baseline)

@@ -131,8 +131,3 @@ NO_UPDATES = "no update of the optimizer was watched"
 def shown(names: Sequence[str], count: int) -> str:
     """Return the first name, and whether there are more."""
     return f"{names[0] if names else 'a tensor'}{', ...' if count > 1 else ''}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, such as `1 update` and `2 updates`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -14,7 +14,7 @@ from canary.compare.rules.facts import (
     trainer_of,
     warned,
 )
-from canary.compare.rules.rule import Answer, Rule, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, Rule, answer, holds, not_asked, only_for, rule
 from canary.config.trainers import TRAINERS, TrainerRow
 from canary.record.types import RunRecord
 
@@ -48,7 +48,7 @@ def raw_loss_finite(record: RunRecord) -> Answer:
     if all(value is None for value in trajectory.get("losses", [])):
         return not_asked("no loss was recorded")
     words = f"{len(bad)} losses or gradient norms are not finite"
-    return answer(bool(bad), words, size=len(bad), items=bad, place=bad[0] if bad else "")
+    return answer(words, broken=bool(bad), items=bad, place=bad[0] if bad else "")
 
 
 def _first_loss(row: TrainerRow, record: RunRecord) -> Answer:
@@ -72,7 +72,7 @@ def _first_loss(row: TrainerRow, record: RunRecord) -> Answer:
     words = f"first loss {loss:.6f}, {expected.words}"
     if broken:
         words += f": policy and reference model differ before training{expected.why}"
-    return answer(broken, words, size=off, value=loss, doubt=overridden_loss(record))
+    return answer(words, broken=broken, size=off, value=loss, doubt=overridden_loss(record))
 
 
 FIRST_LOSSES = tuple(
@@ -105,12 +105,12 @@ def own_target(record: RunRecord) -> Answer:
     if not shapes:
         if outer is None:
             return not_asked("the operators of no step were seen")
-        return answer(False, "no loss pairs rows with the targets of others")
+        return holds("no loss pairs rows with the targets of others")
     rows, targets = shapes[0]
     words = f"a loss compares rows of shape {rows} with targets of shape {targets}"
     if not _grows(rows, targets):
-        return answer(True, words, doubt="is one target for several numbers on purpose?")
-    return answer(True, f"{words}: each row is trained towards the targets of all", size=1)
+        return answer(words, broken=True, doubt="is one target for several numbers on purpose?")
+    return answer(f"{words}: each row is trained towards the targets of all", broken=True, size=1)
 
 
 def _warned_of(record: RunRecord) -> list[tuple[tuple[int, ...], ...]]:

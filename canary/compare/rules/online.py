@@ -20,7 +20,7 @@ from canary.compare.rules.facts import (
     trainer_of,
     whole_number,
 )
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.record.exact import Series
 from canary.record.types import RunRecord
 
@@ -64,14 +64,14 @@ def starts_at_ratio_one(record: RunRecord) -> Answer:
         return not_asked("neither clip ratio nor KL was recorded")
     off = [v for v in clipped if v != 0]
     words = f"{max(off, default=0.0):.3g} of the policy ratios are clipped in step 1"
-    return _kl(record, kl) or answer(bool(off), words, size=len(off))
+    return _kl(record, kl) or answer(words, broken=bool(off), size=len(off))
 
 
 def _kl(record: RunRecord, kl: float | None) -> Answer | None:
     if kl is None or not starts_at_reference(record) or abs(kl) <= KL_AT_START:
         return None
     words = f"KL is {kl:.3g} before the first update, expected 0"
-    return answer(True, words, size=float(kl), value=kl)
+    return answer(words, broken=True, size=float(kl), value=kl)
 
 
 def _every_step(record: RunRecord, rl: Mapping[str, Series]) -> Answer:
@@ -83,7 +83,7 @@ def _every_step(record: RunRecord, rl: Mapping[str, Series]) -> Answer:
     broken = not worst <= RATIO_TOLERANCE.get(arithmetic_of(record), 1e-4)
     if broken:
         words += " before the first update of a step"
-    return answer(broken, words, size=worst, value=worst)
+    return answer(words, broken=broken, size=worst, value=worst)
 
 
 @rule(
@@ -148,7 +148,7 @@ def _whitened(record: RunRecord) -> Answer:
 
 
 def _of_variance(worst: float, words: str) -> Answer:
-    return answer(not abs(worst - 1) <= VARIANCE_OFF, words, size=worst - 1, value=worst)
+    return answer(words, broken=not abs(worst - 1) <= VARIANCE_OFF, size=worst - 1, value=worst)
 
 
 @rule(
@@ -167,13 +167,13 @@ def reward_varies(record: RunRecord) -> Answer:
     bad = sum(value is not None and not math.isfinite(value) for value in rewards)
     if bad:
         words = f"the reward is not finite in {bad} of {len(rewards)} steps"
-        return answer(True, words, size=bad)
+        return answer(words, broken=True, size=bad)
     looked = [value for value in logged(record).get("reward_std", ()) if value is not None]
     largest = found.max if found is not None and found.count else max(looked, default=None)
     if largest is None:
         return not_asked("no rewards were recorded")
     words = f"largest standard deviation of rewards is {largest:.3g}"
-    return answer(not largest > 0, words, size=largest, value=largest)
+    return answer(words, broken=not largest > 0, size=largest, value=largest)
 
 
 @rule(
@@ -208,7 +208,7 @@ def each_reward_varies(record: RunRecord) -> Answer:
         place, value = next(iter(constant.items()))
         words = f"{place} gives {value:.3g} to all completions of {steps} steps, and others vary"
     broken = bool(constant)
-    return answer(broken, words, size=len(constant), items=constant, place=place, doubt=RARE)
+    return answer(words, broken=broken, items=constant, place=place, doubt=RARE)
 
 
 @rule(
@@ -239,11 +239,9 @@ def rewards_add_up(record: RunRecord) -> Answer:
         if not abs(found) <= abs(off):
             off, where = found, step
     if abs(off) <= REWARD_OFF:
-        return answer(
-            False, "token rewards sum to the score minus the KL of their completion", value=off
-        )
+        return holds("token rewards sum to the score minus the KL of their completion", value=off)
     words = f"token rewards differ from score minus KL by {off:.3g} in step {where}"
-    return answer(True, words, size=off, value=off, place=f"step {where}")
+    return answer(words, broken=True, size=off, value=off, place=f"step {where}")
 
 
 @rule(
@@ -264,7 +262,7 @@ def sampled_ids_trained(record: RunRecord) -> Answer:
     words = "all trained completions were sampled"
     if foreign:
         words = f"{foreign} trained completions were never sampled"
-    return answer(foreign > 0, words, size=foreign, value=foreign)
+    return answer(words, broken=foreign > 0, size=foreign, value=foreign)
 
 
 @rule(
@@ -317,4 +315,6 @@ def group_prompts(record: RunRecord) -> Answer:
             f"completions, and a group has {size}"
         )
         place = f"generation {at}"
-    return answer(bool(torn), words, size=len(torn), value=len(torn), place=place, doubt=doubt)
+    return answer(
+        words, broken=bool(torn), size=len(torn), value=len(torn), place=place, doubt=doubt
+    )

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.rules.facts import (
-    NO_UPDATES,
-    any_gradient,
-    argument,
-    counted,
-    shown,
-    updates_of,
-    warned,
-)
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.facts import NO_UPDATES, any_gradient, argument, shown, updates_of, warned
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
+from canary.errors import counted
 from canary.record.exact import TORCH_LOOP, group_of
 from canary.record.facts import FollowedOptimizer, Holding
 from canary.record.types import RunRecord
@@ -51,12 +44,12 @@ def optimizer_holds_trainable(record: RunRecord) -> Answer:
         return not_asked(NO_UPDATES)
     holding, optimizers = seen["holding"], seen.get("optimizers", [])
     if not holding.get("tensors"):
-        return answer(True, "the optimizer is empty: nothing is trained")
+        return answer("the optimizer is empty: nothing is trained", broken=True)
     if not any_gradient(seen):
         updates = counted(max((one["updates"] for one in optimizers), default=0), "update")
         words = f"no tensor of the optimizer had a gradient in {updates}"
         doubt = "" if _unchanged(record) else "other code may update the parameters"
-        return answer(True, words, doubt=doubt)
+        return answer(words, broken=True, doubt=doubt)
     if not holding.get("trainable_held"):
         return not_asked("the optimizer holds other tensors than the model, such as copies")
     return _missing(holding)
@@ -75,15 +68,15 @@ def _missing(holding: Holding) -> Answer:
         names = holding.get("thawed_names", [])
         words = f"{counted(thawed, 'tensor')} thawed in the training but in no optimizer"
         what = f"{words} ({shown(names, thawed)})"
-        return answer(True, what, size=thawed, items=names, place=shown(names, 1))
+        return answer(what, broken=True, size=thawed, items=names, place=shown(names, 1))
     names = holding.get("missing_names", [])
     held = f"the optimizer holds {holding['trainable_held']} of {holding['trainable']}"
     if not missing:
-        return answer(False, f"{held} trainable tensors, all that get a gradient")
+        return holds(f"{held} trainable tensors, all that get a gradient")
     return answer(
-        True,
         f"{held} trainable tensors; others get a gradient and never change "
         f"({shown(names, missing)})",
+        broken=True,
         size=missing,
         items=names,
         place=shown(names, 1),
@@ -100,7 +93,7 @@ def _missing(holding: Holding) -> Answer:
 def trainable_changed(record: RunRecord) -> Answer:
     """The first update changes every trainable tensor that an optimizer holds."""
     if record.exact.get("model", {}).get("trainable_parameters") == 0:
-        return answer(True, "no parameter is trainable")
+        return answer("no parameter is trainable", broken=True)
     update = record.exact.get("first_update")
     rates = record.exact.get("trajectory", {}).get("learning_rates", [])
     if not update or not rates:
@@ -125,12 +118,11 @@ def trainable_changed(record: RunRecord) -> Answer:
         return not_asked("no optimizer holds a tensor that did not change")
     if not still:
         words = f"{changed} trainable tensors changed in step 1"
-        return answer(False, words, value=update.get("tensors_changed"))
+        return holds(words, value=update.get("tensors_changed"))
     words = f"{len(still)} of {changed + len(still)} trainable tensors did not change in step 1"
     return answer(
-        True,
         f"{words} ({still[0]}{', ...' if len(still) > 1 else ''})",
-        size=len(still),
+        broken=True,
         value=update.get("tensors_changed"),
         items=still,
         place=still[0],
@@ -195,8 +187,8 @@ def _of_rounding(one: FollowedOptimizer, lost: float) -> Answer:
         words += f"; no update changed {still} of {rounding['tensors']} sampled tensors ({names})"
     most = lost >= MOST_LOST
     return answer(
-        bool(still) or most,
         words,
+        broken=bool(still) or most,
         size=lost,
         value=lost,
         place=shown(rounding["still_names"], 1) if still else "",
@@ -231,14 +223,14 @@ def only_the_optimizer_writes(record: RunRecord) -> Answer:
             name = one.get("written", "a tensor")
             places = ", ".join(map(str, written[:3])) + (", ..." if len(written) > 3 else "")
             return answer(
-                True,
                 f"parameters changed between the updates, before update {places} ({name})",
+                broken=True,
                 size=len(written),
                 place=f"update {written[0]}",
                 doubt="is an average of weights, or what an evaluation loads, left in on purpose?",
             )
     updates = max(one["updates"] for one in asked)
-    return answer(False, f"sampled parameters changed only in the {updates} updates")
+    return holds(f"sampled parameters changed only in the {updates} updates")
 
 
 @rule(
@@ -267,7 +259,7 @@ def frozen_unchanged(record: RunRecord) -> Answer:
     # The optimizers of a loop hold none of these. The loop writes them itself, or shares them.
     own = record.config.get("trainer") == TORCH_LOOP and not frozen.get("reference_changed")
     doubt = "does the loop write them on purpose, as a moving average of trained ones?"
-    return answer(bool(moved), words, size=len(moved), items=moved, doubt=doubt if own else "")
+    return answer(words, broken=bool(moved), items=moved, doubt=doubt if own else "")
 
 
 @rule(
@@ -284,9 +276,9 @@ def weights_loaded(record: RunRecord) -> Answer:
         return only_for("commands whose load_state_dict found no name")
     one = failed[0]
     return answer(
-        True,
         f"none of the {one['given']} tensors of a checkpoint was loaded into {one['model']}: it "
         f"names {one['name']}, and the model {one['wanted']}",
+        broken=True,
         size=one["given"],
         place=one["wanted"],
     )
@@ -313,5 +305,5 @@ def ranks_agree(record: RunRecord) -> Answer:
         others = [rank for rank, found in hashes.items() if found != next(iter(hashes.values()))]
         if others:
             words = f"{moment} parameters of rank {', '.join(others)} differ from rank 0"
-            return answer(True, words, size=len(others))
-    return answer(False, "all ranks hold the same parameters")
+            return answer(words, broken=True, size=len(others))
+    return holds("all ranks hold the same parameters")

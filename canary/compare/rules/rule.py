@@ -7,7 +7,7 @@ what to do, and where the idea comes from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from canary.compare.diagnosis.suspects import Shown
@@ -68,20 +68,28 @@ def rule(
 
 
 def answer(
-    broken: bool,
     words: str,
     *,
-    size: float = 1.0,
+    broken: bool,
+    size: float | None = None,
     value: Shown = None,
-    items: Iterable[str] = (),
+    items: Collection[str] | None = None,
     place: str = "",
     doubt: str = "",
 ) -> Answer:
-    """Return that a rule holds, or that it is broken; with a `doubt`, that is a note."""
-    status: RuleStatus = "holds"
-    if broken:
-        status = "note" if doubt else "broken"
-    return Answer(status, words, place, frozenset(items), size, value, doubt if broken else "")
+    """Return that a rule holds, or that it is broken; with a `doubt`, that is a note. `size`: how
+    many `items`, if it is not given; 1 without items."""
+    names = frozenset(items or ())
+    if size is None:
+        size = 1.0 if items is None else len(items)
+    if not broken:
+        return Answer("holds", words, place, names, size, value)
+    return Answer("note" if doubt else "broken", words, place, names, size, value, doubt)
+
+
+def holds(words: str, value: Shown = None) -> Answer:
+    """Return that a rule holds."""
+    return answer(words, broken=False, value=value)
 
 
 def not_asked(why: str) -> Answer:

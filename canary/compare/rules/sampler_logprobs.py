@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from canary.compare.rules.facts import logged
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.record.types import RunRecord
 
 
@@ -85,7 +85,7 @@ def _judge(metric: Metric, name: str, points: Points) -> Answer:
     if not abs(first) <= metric.start:
         words = f"{name} begins at {first:.3g}; rounding alone gives a {metric.words} below "
         place = f"step {first_step}"
-        return answer(True, f"{words}{metric.start:g}", size=first, value=first, place=place)
+        return answer(f"{words}{metric.start:g}", broken=True, size=first, value=first, place=place)
     limit = max(metric.growth * abs(first), metric.floor)
     over = [math.isnan(value) or abs(value) > limit for _, value in points]
     for at, (step, value) in enumerate(points):
@@ -93,7 +93,7 @@ def _judge(metric: Metric, name: str, points: Points) -> Answer:
         if over[at] and sum(after) * 2 > len(after):
             words = f"{name} grows from {first:.3g} at step {first_step} to {value:.3g}"
             place = f"step {step}"
-            return answer(True, words, size=value, value=value, place=place)
+            return answer(words, broken=True, size=value, value=value, place=place)
     largest = max((value for _, value in points), key=abs)
     words = f"{name} begins at {first:.3g}, and its largest value is {largest:.3g}"
-    return answer(False, words, value=largest)
+    return holds(words, value=largest)

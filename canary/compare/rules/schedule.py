@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from canary.compare.rules.facts import NO_UPDATES, argument, updates_of, whole_number
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
+from canary.errors import counted
 from canary.record.exact import TORCH_LOOP
 from canary.record.facts import Schedule, UpdateFacts
 from canary.record.types import RunRecord
@@ -70,8 +71,8 @@ def schedule_once_per_update(record: RunRecord) -> Answer:
                 words += f" and is over after {max(1, one['length'] // steps)} updates"
             sure = over and one.get("class") not in PERIODIC
             return answer(
-                True,
                 f"{words}, one per micro-batch",
+                broken=True,
                 size=steps,
                 value=steps,
                 place="update 1",
@@ -81,7 +82,7 @@ def schedule_once_per_update(record: RunRecord) -> Answer:
         return not_asked(
             f"the schedule makes {steady[0][1]} steps per update, as for several ranks"
         )
-    return answer(False, "the schedule makes 1 step per update")
+    return holds("the schedule makes 1 step per update")
 
 
 @rule(
@@ -112,7 +113,7 @@ def schedule_lasts(record: RunRecord) -> Answer:
     gone = 0 <= last <= GONE * first
     if gone:
         words += f" of an epoch of {loader} batches: {endless[0]['class']} steps per batch"
-    return answer(gone, words, size=1 - last / first if first else 0.0, value=last)
+    return answer(words, broken=gone, size=1 - last / first if first else 0.0, value=last)
 
 
 def _made(record: RunRecord) -> int | None:
@@ -150,19 +151,21 @@ def schedule_length(record: RunRecord) -> Answer:
         if planned:
             if micro > 1 and planned * micro <= length < (planned + 1) * micro:
                 words = f"the schedule has {length} steps, the training {planned} updates"
-                return answer(True, f"{words} of {micro} micro-batches", size=length / planned)
+                return answer(
+                    f"{words} of {micro} micro-batches", broken=True, size=length / planned
+                )
         elif micro > 1 and loader and length % loader == 0 and loader % micro == 0:
             epochs = length // loader
             return answer(
-                True,
                 f"the schedule of {length} steps is {micro} times as long as {epochs} epochs of "
                 f"{loader // micro} updates: it counts micro-batches",
+                broken=True,
                 size=micro,
                 value=length,
                 doubt=f"or has the training {epochs * micro} epochs?",
             )
     if planned and any(one["length"] == planned for one, _ in once):
-        return answer(False, f"the schedule has {planned} steps, as the training has updates")
+        return holds(f"the schedule has {planned} steps, as the training has updates")
     if all(micro == 1 for _, micro in once):
         return only_for("gradient accumulation")
     return not_asked("how many updates the training makes is not known")
@@ -191,9 +194,8 @@ def learning_rate_positive(record: RunRecord) -> Answer:
     ]
     doubt = "only the first steps: is this a warm-up?" if zero and zero[-1] <= first else ""
     return answer(
-        bool(zero),
-        f"{len(zero)} step{'' if len(zero) == 1 else 's'} with learning rate 0",
-        size=len(zero),
+        f"{counted(len(zero), 'step')} with learning rate 0",
+        broken=bool(zero),
         items=[f"step {step}" for step in zero],
         place=f"step {zero[0]}" if zero else "",
         doubt=doubt if first < len(rates) else "",

@@ -17,7 +17,7 @@ from canary.compare.rules.facts import (
     without_bos,
     without_tokens,
 )
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
@@ -54,12 +54,14 @@ def labels_contain_eos(record: RunRecord) -> Answer:
         return not_asked("every batch is cut at max_length")
     count = sum(m.get("eos_labels", 0) for m in micro)
     if not count and (stops := sum(m.get("stop_labels", 0) for m in micro)):
-        return answer(False, f"{stops} labels are tokens at which generation stops", value=stops)
+        return holds(f"{stops} labels are tokens at which generation stops", value=stops)
     labels = sum(m.get("label_tokens", 0) for m in micro)
     words = f"{count} EOS among {labels} label tokens"
     if count == 0 and not guessed:
         words += ": the model will never learn to stop"
-    return answer(count == 0, words, value=count, doubt=GUESSED if guessed else _other_text(record))
+    return answer(
+        words, broken=count == 0, value=count, doubt=GUESSED if guessed else _other_text(record)
+    )
 
 
 def _other_text(record: RunRecord) -> str:
@@ -93,14 +95,14 @@ def rows_have_labels(record: RunRecord) -> Answer:
         losses = record.exact.get("trajectory", {}).get("losses", [])
         if any(loss is not None and math.isfinite(loss) and loss != 0 for loss in losses):
             return not_asked("no row has labels, but the loss has a value: it reads something else")
-        return answer(True, f"no label is left in any of {rows} rows", size=rows, value=rows)
+        return answer(f"no label is left in any of {rows} rows", broken=True, size=rows, value=rows)
     if special(record, "mask") is not None:
         return not_asked("the tokenizer has a mask token: a row may have no masked token by chance")
     words = f"{sum(empty)} of {rows} rows have no label"
     place = next((f"micro-batch {at}" for at, count in enumerate(empty, start=1) if count), "")
     doubt = "the other rows have labels: are these cut before their answers?"
     lost = sum(empty)
-    return answer(bool(lost), words, size=lost, value=lost, place=place, doubt=doubt)
+    return answer(words, broken=bool(lost), size=lost, value=lost, place=place, doubt=doubt)
 
 
 @rule(
@@ -122,8 +124,8 @@ def pair_labels(record: RunRecord) -> Answer:
     count = sum(one.get("prompt_labels", 0) for one in micro)
     mean = record.config.get("training_type") in PER_TOKEN
     return answer(
-        bool(count),
         f"{count} of {of} prompt tokens of pairs are in their labels",
+        broken=bool(count),
         size=count,
         value=count,
         doubt="" if mean else "do the prompts of both sides cancel in the loss?",
@@ -152,8 +154,8 @@ def at_most_one_bos(record: RunRecord) -> Answer:
         return not_asked("no row has BOS")
     packed = most > 1 and not any(m.get("pad_tokens", 1) for m in micro)
     return answer(
-        most > 1,
         f"up to {most} BOS per sequence",
+        broken=most > 1,
         size=most - 1,
         value=most,
         items=("BOS of packed rows",) if packed else (),
@@ -190,7 +192,7 @@ def bos_as_tokenized(record: RunRecord) -> Answer:
     doubt = "" if "template_sets_bos" in texts else NO_TEMPLATE
     if not is_rollout(record) and not _are_whole(micro):
         doubt = PARTS
-    return answer(not most, words, value=most, doubt=doubt)
+    return answer(words, broken=not most, value=most, doubt=doubt)
 
 
 def _are_whole(micro: Sequence[Micro]) -> bool:
@@ -223,7 +225,7 @@ def stops_at_trained_end(record: RunRecord) -> Answer:
     words = f"{stopping} labels are tokens at which generation stops"
     if not stopping:
         words = f"{trained} labels are EOS ({eos}), and generation stops at {stops[0]} only"
-    return answer(not stopping, words, size=trained, value=stopping, doubt=GIVEN)
+    return answer(words, broken=not stopping, size=trained, value=stopping, doubt=GIVEN)
 
 
 @rule(
@@ -244,8 +246,8 @@ def answers_kept(record: RunRecord) -> Answer:
     if dropped:
         words = f"{dropped} of {asked} rows lack the beginning of their last answer"
     return answer(
-        bool(dropped),
         words,
+        broken=bool(dropped),
         size=dropped,
         value=dropped,
         doubt="the chat template leaves it out: is that on purpose?",
@@ -267,7 +269,7 @@ def closed_turns(record: RunRecord) -> Answer:
         return only_for("data sets of token ids beside a chat template")
     words = f"{opened} of {read} rows end with the start of an answer, and none follows"
     doubt = "" if 2 * opened > read else "are these cut?"
-    return answer(bool(opened), words, size=opened, value=opened, doubt=doubt)
+    return answer(words, broken=bool(opened), size=opened, value=opened, doubt=doubt)
 
 
 @rule(
@@ -285,10 +287,10 @@ def new_tokens_train(record: RunRecord) -> Answer:
         return only_for("rows with tokens that resize_token_embeddings added")
     words = f"{seen['rows_with']} of {seen['rows']} rows have tokens from {seen['first']} on"
     if not seen["frozen"]:
-        return answer(False, f"{words}, whose embeddings train or were set")
+        return holds(f"{words}, whose embeddings train or were set")
     return answer(
-        True,
         f"{words}: their embeddings were added with values of no meaning and are frozen",
+        broken=True,
         size=seen["rows_with"],
         value=seen["rows_with"],
         place=f"token {seen['first']}",

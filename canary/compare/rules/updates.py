@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from canary.compare.rules.facts import NO_UPDATES, counted, updates_of
-from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
+from canary.compare.rules.facts import NO_UPDATES, updates_of
+from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
+from canary.errors import counted
 from canary.record.types import RunRecord
 
 FEWEST = 2
@@ -32,10 +33,10 @@ def gradients_start_empty(record: RunRecord) -> Answer:
     left, emptied = worst.get("left", 0), worst.get("emptied", 0)
     total = left + emptied
     if not left:
-        return answer(False, f"the gradients of {total} updates were gone before the next one")
+        return holds(f"the gradients of {total} updates were gone before the next one")
     return answer(
-        True,
         f"{left} of {total} updates added their gradients to those of the update before",
+        broken=True,
         size=left,
         place="update 2" if not emptied else "",
         doubt="the gradients of other updates were gone" if emptied else "",
@@ -64,7 +65,7 @@ def clip_before_step(record: RunRecord) -> Answer:
     between = max(one.get("clips_between", 0) for one in clipped)
     if between >= FEWEST:
         words = f"gradients were clipped {between} times before the last backward of their update: "
-        return answer(True, f"{words}later micro-batches weigh more", size=between)
+        return answer(f"{words}later micro-batches weigh more", broken=True, size=between)
     # The look may end with the step of its last update.
     late = [
         one
@@ -73,12 +74,12 @@ def clip_before_step(record: RunRecord) -> Answer:
     ]
     if not late:
         before = max(one.get("clips_before", 0) for one in clipped)
-        return answer(False, f"gradients were clipped before {counted(before, 'step')}")
+        return holds(f"gradients were clipped before {counted(before, 'step')}")
     count = late[0]["clips_after"]
     acted = any(one.get("clips_after_acted") for one in late)
     return answer(
-        True,
         f"gradients were clipped {count} times after the optimizer's step, and never before it",
+        broken=True,
         size=count,
         place="update 1",
         doubt="" if acted else "no norm was above the limit: is it only measured?",
@@ -106,14 +107,14 @@ def clip_takes_effect(record: RunRecord) -> Answer:
         return only_for("trainings that clip gradients")
     if seen["empty"] == seen["clips"]:
         words = f"{seen['clips']} clips got no tensor with a gradient: nothing is clipped"
-        return answer(True, words, size=seen["empty"])
+        return answer(words, broken=True, size=seen["empty"])
     if seen["scaled"] >= FEWEST:
         words = (
             f"{seen['scaled']} of {seen['clips']} clips came before the scaler divided the "
             "gradients: they are clipped to almost nothing"
         )
-        return answer(True, words, size=seen["scaled"])
-    return answer(False, f"{counted(seen['clips'], 'clip')} acted on gradients")
+        return answer(words, broken=True, size=seen["scaled"])
+    return holds(f"{counted(seen['clips'], 'clip')} acted on gradients")
 
 
 @rule(
@@ -140,14 +141,14 @@ def stays_in_training_mode(record: RunRecord) -> Answer:
     if not seen.get("noisy_modules"):
         return only_for("models with dropout or batch norm")
     if all(modes):
-        return answer(False, f"the model was in training mode in all {len(modes)} updates")
+        return holds(f"the model was in training mode in all {len(modes)} updates")
     first = modes.index(False) + 1
     back = any(modes[first:])
     modules = counted(seen["noisy_modules"], "module")
     return answer(
-        True,
         f"from update {first} on, the whole model trains in evaluation mode: dropout or batch norm "
         f"of {modules} is off",
+        broken=True,
         size=modes.count(False),
         place=f"update {first}",
         doubt="later updates are in training mode again" if back else "",

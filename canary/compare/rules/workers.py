@@ -42,7 +42,7 @@ def worker_draws(record: RunRecord) -> Answer:
     words = f"no two of {workers} workers draw the same random numbers"
     if same:
         words = f"of {workers} workers, several draw the same random numbers from {same[0]}"
-    return answer(bool(same), words, size=len(same), items=same, place=same[0] if same else "")
+    return answer(words, broken=bool(same), items=same, place=same[0] if same else "")
 
 
 @rule(
@@ -64,4 +64,4 @@ def stream_split(record: RunRecord) -> Answer:
         words = (
             f"all {workers} workers give the same rows of a stream, so each comes {workers} times"
         )
-    return answer(bool(same), words, size=workers, value=workers)
+    return answer(words, broken=bool(same), size=workers, value=workers)

@@ -57,9 +57,9 @@ def lone_stall(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> L
     """Return the one stalled step of the current side; None if no step or several are stalled."""
     timed = _timed(current)
     far = [
-        (_distance(launch, seconds), launch.stall if first else None, place)
+        (distance, launch.stall if first else None, place)
         for place, (_, launch) in enumerate(timed)
-        for first, seconds in _longest(launch)
+        for first, distance in _longest(launch)
     ]
     far.sort(key=lambda one: -one[0])
     if not far:
@@ -85,19 +85,15 @@ def _timed(side: Sequence[RunRecord]) -> list[tuple[RunRecord, Launch]]:
 
 
 def _longest(launch: Launch) -> list[tuple[bool, float]]:
-    """Return the two longest steps of a launch with a credible stall: (whether the first, s)."""
+    """Return the two longest steps of a launch with a credible stall: whether it is the stall, and
+    how far it is from the median, as a multiple of it."""
     stall, mean, median = launch.stall, launch.mean_step_time_s, launch.median_step_time_s
     if stall is None or not mean or not median:
         return []
     # Half of the steps take at least the median, so the mean of the others is at least half of it.
     credible = median / 2 <= stall.others_mean_s <= mean <= stall.seconds < math.inf
-    return [(True, stall.seconds), (False, stall.next_s)] if credible else []
-
-
-def _distance(launch: Launch, seconds: float) -> float:
-    """Return how far a step is from the median of its launch, as a multiple of it."""
-    assert launch.median_step_time_s
-    return seconds / launch.median_step_time_s - 1
+    steps = ((True, stall.seconds), (False, stall.next_s)) if credible else ()
+    return [(first, seconds / median - 1) for first, seconds in steps]
 
 
 def _usual(step: int, baseline: Sequence[RunRecord]) -> bool:

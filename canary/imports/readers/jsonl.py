@@ -47,16 +47,14 @@ class Document:
         return found
 
 
-def lines_of(
-    file: Found, largest: int = LARGEST_TEXT, *, limited: bool = True
-) -> Iterator[tuple[int, bytes, bool]]:
+def lines_of(file: Found, *, limited: bool = True) -> Iterator[tuple[int, bytes, bool]]:
     """Yield number, content and whether it is complete of each line that is not empty.
 
     Raises:
         InputError: the file is too large, a line is too long, or there are too many of a file that
             is `limited`.
     """
-    with file.text(largest) as stream:
+    with file.text(LARGEST_TEXT) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1

@@ -136,16 +136,16 @@ def _config() -> dict[str, Any]:
     return found
 
 
-def kept_steps(series: Sequence[Mapping[int, float]], most: int = MOST) -> list[int]:
+def kept_steps(series: Sequence[Mapping[int, float]]) -> list[int]:
     """Return the steps to draw, in order.
 
     Each bucket keeps the step of each series' smallest and of its largest finite value. First and
     last step stay. Steps whose value is not finite stay too, as many as fit."""
     steps = sorted({step for one in series for step in one})
-    if len(steps) <= most:
+    if len(steps) <= MOST:
         return steps
     kept = {steps[0], steps[-1]}
-    buckets = most // 2 - 1
+    buckets = MOST // 2 - 1
     for number in range(buckets):
         bucket = steps[number * len(steps) // buckets : (number + 1) * len(steps) // buckets]
         for one in series:
@@ -155,4 +155,4 @@ def kept_steps(series: Sequence[Mapping[int, float]], most: int = MOST) -> list[
             if values:
                 kept |= {min(values)[1], max(values)[1]}
     odd = [step for step in steps if any(not math.isfinite(one.get(step, 0.0)) for one in series)]
-    return sorted(kept.union(odd[:most]))
+    return sorted(kept.union(odd[:MOST]))

@@ -9,16 +9,7 @@ from dataclasses import dataclass
 import altair as alt
 
 from canary.baseline.comparability import own_slug
-from canary.report.charts.chart import (
-    BAD,
-    BASELINE,
-    FAINT,
-    GOOD,
-    INK,
-    Chart,
-    Layer,
-    kept_steps,
-)
+from canary.report.charts.chart import BAD, BASELINE, FAINT, GOOD, INK, Chart, Layer, kept_steps
 from canary.report.charts.theme import LIGHT
 from canary.report.numbers import signed
 from canary.report.trend_words import SHOWN_DIGITS, place_words, series_sentence

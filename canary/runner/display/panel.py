@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.style import Style
 
 from canary.config.schema import CanaryConfig
-from canary.errors import printable
-from canary.protocol.job import Result
+from canary.errors import counted, printable
+from canary.protocol.job import Listener, Result
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
@@ -116,7 +116,7 @@ def _alerts(pace: Pace, width: int) -> list[Line]:
     if not pace.alerted:
         return []
     earlier = pace.alerted - len(pace.alerts)
-    before = f"{earlier} alert{'' if earlier == 1 else 's'} earlier"
+    before = f"{counted(earlier, 'alert')} earlier"
     more: list[Line] = [[(fitted(before, width), "dim")]] if earlier else []
     return more + [
         [(fitted(alert_words(alert), width), SEVERITY_STYLES.get(alert["severity"], ""))]
@@ -130,7 +130,7 @@ def _codes(style: str) -> str:
     return Style.parse(style).render("|", color_system=ColorSystem.STANDARD)
 
 
-class LivePanel:
+class LivePanel(Listener):
     """The panel of a run: progress, rates, phases, utilisation, metrics and the last alerts."""
 
     name = ""

@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 
 from canary.config.schema import CanaryConfig
-from canary.errors import printable
+from canary.errors import counted, printable
 from canary.protocol.job import SHOWN, Listener, Result
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
@@ -22,29 +22,8 @@ from canary.runner.display.pace import Pace
 from canary.runner.display.panel import LivePanel
 
 
-class Quiet:
+class Quiet(Listener):
     """Shows nothing."""
-
-    def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
-        """Not shown."""
-
-    def warned(self, text: str) -> None:
-        """Not shown."""
-
-    def launch_begins(self, index: int, steps: int | None) -> None:
-        """Not shown."""
-
-    def step_ended(self, row: Row) -> None:
-        """Not shown."""
-
-    def sampled(self, reading: Mapping[str, float]) -> None:
-        """Not shown."""
-
-    def launch_ended(self, result: Result) -> None:
-        """Not shown."""
-
-    def waiting(self) -> None:
-        """Not shown."""
 
 
 class UntilClosed:
@@ -71,7 +50,7 @@ class Screen:
     lines: bool = False
     """Lines for a log, instead of a panel."""
 
-    def told(self, name: str) -> dict[str, str]:
+    def environment(self, name: str) -> dict[str, str]:
         """Return the variable for a run. `name`: which run it is, as the panel shows it; before
         each line, which then is one of a step or an alert."""
         return {SHOWN: f"{self.file} {'lines' if self.lines else 'panel'} {name}"}
@@ -82,7 +61,8 @@ def screen_of(stream: TextIO, quiet: bool) -> Screen | None:
 
     Their standard streams take its number: hence another one.
     """
-    return Screen(os.dup(stream.fileno())) if campaign_panel(stream, quiet) else None
+    live = not quiet and _is_live(Console(file=stream))
+    return Screen(os.dup(stream.fileno())) if live else None
 
 
 def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False) -> Listener:
@@ -98,7 +78,7 @@ def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False) -> Listene
     if quiet:
         return Quiet()
     console = Console(file=stream)
-    live = console.is_terminal and not console.is_dumb_terminal and not plain
+    live = _is_live(console) and not plain
     return cast(Listener, UntilClosed(LivePanel(console) if live else PlainLines(stream)))
 
 
@@ -106,7 +86,7 @@ LINE_EVERY_S = 5.0
 SHOWN_PHASES = 3
 
 
-class PlainLines:
+class PlainLines(Listener):
     """Lines for a log. With `name`, only those of steps and alerts, behind it."""
 
     def __init__(self, stream: TextIO, name: str = "") -> None:
@@ -139,9 +119,7 @@ class PlainLines:
         """Print the launch's length."""
         self._pace.begin(steps)
         self._last = time.monotonic()
-        length = (
-            "the whole training" if steps is None else f"{steps} step{'' if steps == 1 else 's'}"
-        )
+        length = "the whole training" if steps is None else counted(steps, "step")
         unwatched = f", {figures.UNWATCHED}" if self._unwatched else ""
         name = f"launch {index + 1}" if index else "training"
         self._print(f"{name}: {length}{unwatched}")
@@ -172,9 +150,6 @@ class PlainLines:
         far = "" if self._unwatched else f" after {self._pace.done} steps"
         self._print(f"  {result.status}{far}, {seconds:.1f} s")
 
-    def waiting(self) -> None:
-        """Print nothing."""
-
 
 class CampaignPanel(LivePanel):
     """The panel of a campaign's running launch; it goes when the launch ends."""
@@ -197,6 +172,10 @@ class CampaignPanel(LivePanel):
 
 def campaign_panel(stream: TextIO, quiet: bool) -> CampaignPanel | None:
     """Return the panel for a campaign on a terminal; None elsewhere or if `quiet`."""
-    console = Console(file=stream)
-    live = console.is_terminal and not console.is_dumb_terminal
-    return CampaignPanel(stream) if live and not quiet else None
+    live = not quiet and _is_live(Console(file=stream))
+    return CampaignPanel(stream) if live else None
+
+
+def _is_live(console: Console) -> bool:
+    """Whether a panel can be redrawn there."""
+    return console.is_terminal and not console.is_dumb_terminal

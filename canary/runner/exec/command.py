@@ -16,17 +16,9 @@ from pathlib import Path
 from canary.config.redaction import hidden
 from canary.errors import InputError, Stopped, did_you_mean, nearest
 from canary.protocol.failure import failure_of, last_words
-from canary.protocol.job import (
-    JOB,
-    PARENT,
-    TORCH_LOOP,
-    Job,
-    Listener,
-    Result,
-    begun_path,
-)
+from canary.protocol.job import JOB, PARENT, TORCH_LOOP, Job, Listener, Result, begun_path
 from canary.record.ranks import rank_files, rank_path
-from canary.runner.exec.streams import Streams
+from canary.runner.exec.streams import Start
 from canary.runner.local import LocalRunner, StepTail, died, end_tree
 from canary.runner.processes import RankProcesses
 from canary.runner.warm import Child
@@ -54,8 +46,6 @@ TRAINS = (
     "give the command that trains, or use canary.Recorder in your training loop; the canary cannot "
     "watch a Python started with -I, -S or -E"
 )
-
-
 BY_HAND = "use canary.Recorder in this loop, because it changes its parameters itself"
 
 
@@ -91,28 +81,29 @@ class CommandRunner(LocalRunner):
         log: Path,
         environment: Mapping[str, str],
         words: Sequence[str],
-        streams: Streams,
+        start: Start,
         on_start: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__(log, environment, command=tuple(words), on_start=on_start)
-        self._streams = streams
+        self._start = start
         self._look_over = False
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
         environment = self._surroundings(job, job_file)
+        program = self._command[0]
         with contextlib.ExitStack() as stack:
             try:
-                yield stack.enter_context(
-                    self._streams.started(list(self._command), environment, self._log)
-                )
+                started = self._start(list(self._command), environment, self._log)
+                child = stack.enter_context(started)
             except OSError as error:
-                if error.filename != self._command[0]:
+                if error.filename != program:
                     raise
                 raise InputError(
-                    f"cannot start {self._command[0]}: {error.strerror}",
-                    _other_program(self._command[0], error.errno),
+                    f"cannot start {program}: {error.strerror}",
+                    _other_program(program, error.errno),
                 ) from error
+            yield child
 
     def _surroundings(self, job: Job, job_file: Path) -> dict[str, str]:
         """Return the command's environment, with the canary attached."""

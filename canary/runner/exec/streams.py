@@ -7,64 +7,60 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 CHUNK = 1 << 16
 
 
-class LogOnly:
-    """Output only to the log, and no input."""
-
-    @contextlib.contextmanager
-    def started(
-        self, command: list[str], environment: dict[str, str], log: Path
-    ) -> Iterator[subprocess.Popen[bytes]]:
-        """Yield the started process."""
-        with log.open("ab") as stream:
-            yield subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
+Start = Callable[
+    [list[str], dict[str, str], Path],
+    contextlib.AbstractContextManager[subprocess.Popen[bytes]],
+]
+"""Starts a command, given its environment and its log: `log_only` or `passed_on`."""
 
 
-class PassedOn:
-    """This process's streams, as if the command had been started in its place.
+@contextlib.contextmanager
+def log_only(
+    command: list[str], environment: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a process that gets no input, and whose output goes only to the log."""
+    with log.open("ab") as stream:
+        yield subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
 
-    For a terminal, the command's output gets a pseudo-terminal of the same size.
-    """
 
-    @contextlib.contextmanager
-    def started(
-        self, command: list[str], environment: dict[str, str], log: Path
-    ) -> Iterator[subprocess.Popen[bytes]]:
-        """Yield the started process; at its end, wait for the rest of its output."""
-        with log.open("ab", buffering=0) as log_stream:
-            out, err = _outlets(log_stream)
-            outlets = {outlet for outlet in (out, err) if outlet is not None}
-            child = subprocess.Popen(
-                command,
-                stdout=None if out is None else out.inlet,
-                stderr=None if err is None else err.inlet,
-                env=environment,
-                start_new_session=True,
-                close_fds=False,  # pass on files that a shell opened for the command
-            )
+@contextlib.contextmanager
+def passed_on(
+    command: list[str], environment: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a process with this one's streams, as if it had been started in its place; at its end,
+    wait for the rest of its output. For a terminal, it gets a pseudo-terminal of the same size."""
+    with log.open("ab", buffering=0) as log_stream:
+        out, err = _outlets(log_stream)
+        outlets = {outlet for outlet in (out, err) if outlet is not None}
+        child = subprocess.Popen(
+            command,
+            stdout=None if out is None else out.inlet,
+            stderr=None if err is None else err.inlet,
+            env=environment,
+            start_new_session=True,
+            close_fds=False,  # pass on files that a shell opened for the command
+        )
+        for outlet in outlets:
+            outlet.begin()
+        try:
+            yield child
+        finally:
             for outlet in outlets:
-                outlet.begin()
-            try:
-                yield child
-            finally:
-                for outlet in outlets:
-                    outlet.end()
-
-
-Streams = LogOnly | PassedOn
+                outlet.end()
 
 
 def _written(descriptor: int, chunk: bytes) -> bool:

@@ -42,7 +42,7 @@ from canary.training.asking.updates import (
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.distributed import world_size
 from canary.training.collectors.living import living, only_tokenizer
-from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.uncounted import kept_apart, uncounted
 from canary.training.collectors.wrapping import is_compiled
 from canary.training.exact.fingerprints import tokenizer_of
 from canary.training.random_states import kept_random
@@ -144,13 +144,11 @@ class Asking:
         """Keep errors of what a user's objects do away from the training."""
         if self._busy or not self._handles:
             return
-        try:
-            with uncounted(), torch.no_grad():
-                call(*args)
-        except Exception as error:
-            if struck(error):
-                raise
-            self._gives_up(f"the training cannot be looked at: {one_line(error)}")
+        with kept_apart(self._fails), uncounted(), torch.no_grad():
+            call(*args)
+
+    def _fails(self, why: str) -> None:
+        self._gives_up(f"the training cannot be looked at: {why}")
 
     # Calls of models.
 
@@ -316,7 +314,10 @@ def _asked(ask: Callable[[Look], Asked], look: Look) -> Asked:
         return ask(look)
     except CannotAsk as why:
         return not_asked(str(why))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may refuse
+    except (Exception, SystemExit) as error:
+        # A user's code may refuse anything.
+        if struck(error):
+            raise
         if not look.call.is_language_model:
             return not_asked("only for language models")
         return not_asked(f"the test failed: {one_line(error)}")

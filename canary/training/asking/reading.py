@@ -7,15 +7,7 @@ from collections.abc import Callable, Sequence
 
 from canary.record.exact import Asked
 from canary.training.asking.calls import SURE, Call
-from canary.training.asking.look import (
-    LEAST,
-    CannotAsk,
-    Look,
-    broken,
-    holds,
-    masked_ids,
-    note,
-)
+from canary.training.asking.look import LEAST, CannotAsk, Look, broken, holds, masked_ids, note
 from canary.training.asking.updates import CONSTANT, Row, Update, is_called
 
 FACTOR, FLOOR = 8.0, 16 * 1.2e-7

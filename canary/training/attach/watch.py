@@ -76,7 +76,7 @@ class WatchedTraining:
                 if self._job.stop_after is not None:
                     stack.enter_context(_keeps_what_is_there(trainer.args))
                 outcome = collector.run(functools.partial(original, trainer, *args, **kwargs))
-        except BaseException as error:
+        except BaseException as error:  # The record holds every end of the user's training.
             collector.detach()
             launch.write(describe_failure(error))
             if isinstance(error, StopTraining):

@@ -48,7 +48,7 @@ class Loads:
 
         @functools.wraps(original)
         def resize(resized: Any, *args: Any, **kwargs: Any) -> Any:
-            # A model may have no such table, or one without values.
+            # A model may have no such table, or one without values: neither look may fail.
             before = None
             with contextlib.suppress(Exception):
                 before = len(resized.get_input_embeddings().weight)

@@ -1,12 +1,14 @@
-"""The canary's operators, which are not part of the training's work."""
+"""What the canary does inside a training: it is not counted, and its errors end no training."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torch import _C
 from torch.utils._python_dispatch import _disable_current_modes
+
+from canary.protocol.failure import one_line, struck
 
 
 @contextlib.contextmanager
@@ -20,3 +22,15 @@ def uncounted() -> Iterator[None]:
     finally:
         for mode in reversed(modes):
             _C._push_on_torch_function_stack(mode)
+
+
+@contextlib.contextmanager
+def kept_apart(failed: Callable[[str], None]) -> Iterator[None]:
+    """Keep an error inside from the training; `failed` gets it in words. That of one of the user's
+    signal handlers passes: see `struck`."""
+    try:
+        yield
+    except Exception as error:  # A user's objects may raise anything.
+        if struck(error):
+            raise
+        failed(one_line(error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 from pathlib import Path
@@ -14,7 +13,7 @@ from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from pyarrow.lib import ArrowException
 
-from canary.errors import InputError
+from canary.errors import DISK_FULL, InputError
 from canary.inputs.embedded import EMBEDDED_DATA, data_file
 from canary.inputs.locations import FORMATS, data_place
 from canary.inputs.row_shapes import shape_of
@@ -140,7 +139,7 @@ def _unreadable(name: str, split: str, error: Exception) -> BaseException:
     """Return the InputError for a failed load, or the underlying error if the disk is full."""
     wrapped = isinstance(error, DatasetGenerationError) and error.__cause__
     cause = wrapped or error
-    if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(cause, OSError) and cause.errno in DISK_FULL:
         return cause
     return InputError(
         f"dataset '{name}' (split '{split}') cannot be read: {_first_line(cause)}",

@@ -96,7 +96,7 @@ class SampledIds:
         return unknown
 
 
-def sampled_rows(trainer: Any) -> SampledIds | None:
+def watch_sampling(trainer: Any) -> SampledIds | None:
     """Start watching the sampling of an online trainer; return None for other trainers."""
     if not any(hasattr(trainer, name) for name in ONLINE):
         return None

@@ -12,12 +12,11 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 
-from canary.protocol.failure import one_line, struck
 from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
 from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.ran import RAN
-from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.uncounted import kept_apart, uncounted
 from canary.training.exact.code import ran_code
 from canary.training.exact.effective import effective_settings, own_loss
 from canary.training.exact.fingerprints import special_ids, stops_of
@@ -30,7 +29,7 @@ from canary.training.exact.parameters import (
     parameter_digests,
     rounded_to,
 )
-from canary.training.exact.rollouts import RolloutCollector, sampled_rows
+from canary.training.exact.rollouts import RolloutCollector, watch_sampling
 
 TIMES = ("step_time",)
 """Logged values that are clock readings, not metrics."""
@@ -80,7 +79,7 @@ class ExactSignals:
         """Why the look ended early: an error of the canary in a user's training."""
         self.uncounted: str | None = None
         """Why the work of a step was not counted."""
-        self._sampled = self.contain(lambda: sampled_rows(trainer))
+        self._sampled = self.contain(lambda: watch_sampling(trainer))
         self._rollouts: RolloutCollector | None = None
         self.own_tensors: Callable[[], Iterable[torch.Tensor]] = tuple
         """Returns tensors of the canary, which are not part of the training's memory."""
@@ -101,17 +100,16 @@ class ExactSignals:
         """Return what `call` makes; None if it fails in a user's training, or if one did before."""
         if self.failed is not None:
             return None
-        try:
+        if not self._guest:
             return call()
-        except Exception as error:
-            if not self._guest or struck(error):
-                raise
-            self.fail(one_line(error))
-            return None
+        with kept_apart(self.fail):
+            return call()
+        return None
 
     def fail(self, why: str) -> None:
         """End the look early."""
         self.failed = self.failed or why
+        # What failed before may fail again while its hooks are removed.
         with contextlib.suppress(Exception):
             self.give_up()
 

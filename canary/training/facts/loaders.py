@@ -217,7 +217,7 @@ class LoaderWorkers:
             finally:
                 self._inside = False
             self._fetches += 1
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # The worker must give its rows.
                 self._report(worker, before, rows if stream else None, stream=stream)
             return rows
 
@@ -225,7 +225,7 @@ class LoaderWorkers:
 
     def _before(self, fetcher: Any) -> dict[str, tuple[Any, State]]:
         found: dict[str, tuple[Any, State]] = {}
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # A user's objects may raise anything.
             parts = {"dataset": fetcher.dataset, "collate_fn": fetcher.collate_fn}
             for name, one in generators_of(parts).items():
                 state = state_of(one)

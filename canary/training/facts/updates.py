@@ -14,21 +14,12 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from canary.protocol.failure import one_line, struck
 from canary.record.exact import Exact
 from canary.record.facts import ClipFacts, Facts, Holding, UpdateFacts
 from canary.training.collectors.distributed import world_size
-from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.uncounted import kept_apart, uncounted
 from canary.training.collectors.wrapping import Wrapping
-from canary.training.facts.followed import (
-    NAMES,
-    Followed,
-    Places,
-    Sample,
-    named_of,
-    same,
-    short,
-)
+from canary.training.facts.followed import NAMES, Followed, Places, Sample, named_of, same, short
 from canary.training.facts.schedules import Schedules
 
 MOST_OPTIMIZERS = 4
@@ -139,14 +130,12 @@ class UpdateWatcher:
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
         """Look at the training without being a part of it; an error ends this watcher alone."""
-        try:
-            with uncounted(), torch.no_grad():
-                yield
-        except Exception as error:
-            if struck(error):
-                raise
-            self._error = self._error or RuntimeError(one_line(error))
-            self._off = True
+        with kept_apart(self._fails), uncounted(), torch.no_grad():
+            yield
+
+    def _fails(self, why: str) -> None:
+        self._error = self._error or RuntimeError(why)
+        self._off = True
 
     def _watches(self) -> bool:
         return not self._off and not torch.compiler.is_compiling()

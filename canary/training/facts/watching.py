@@ -5,12 +5,12 @@ None of them changes the training. An error of one ends that watcher alone, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from canary.protocol.failure import one_line, struck
 from canary.record.exact import Exact
 from canary.record.facts import Facts
+from canary.training.collectors.uncounted import kept_apart
 from canary.training.facts.loaders import LOADERS
 from canary.training.facts.texts import Texts
 from canary.training.facts.updates import UpdateWatcher
@@ -43,29 +43,27 @@ class Watching:
     def begin(self) -> None:
         """Begin to watch."""
         for one in self._watchers:
-            self._try(one, one.begin)
+            with self._apart(one):
+                one.begin()
 
     def end(self) -> None:
         """Leave nothing behind: the last wrapping goes first."""
         for one in reversed(self._watchers):
-            self._try(one, one.end)
+            with self._apart(one):
+                one.end()
 
     def told(self, exact: Exact) -> Facts:
         """Return the facts of the look that has ended."""
         facts: Facts = {}
         for one in self._watchers:
-            self._try(one, lambda one=one: one.tell(facts, exact))  # type: ignore[misc]
+            with self._apart(one):
+                one.tell(facts, exact)
         if self._failed:
             facts.setdefault("unseen", {}).update(self._failed)
         return facts
 
-    def _try(self, watcher: Watcher, call: Callable[[], Any]) -> None:
-        try:
-            call()
-        except Exception as error:
-            if struck(error):
-                raise
-            self._failed[watcher.subject] = one_line(error)
+    def _apart(self, watcher: Watcher) -> AbstractContextManager[None]:
+        return kept_apart(lambda why: self._failed.update({watcher.subject: why}))
 
 
 def watchers_of(trained: Any) -> list[Watcher]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import sys
@@ -19,6 +18,7 @@ import yaml
 from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.config.spans import WARMUP, WARMUP_AFTER_LOOK, warmup_steps
+from canary.errors import DISK_FULL
 from canary.machine.devices import DEVICE_ONLY
 from canary.machine.packages import imported_packages
 from canary.protocol.failure import describe_failure
@@ -176,7 +176,7 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
         self.keep_result(replace(result, exact={}, calls={}))
         if self._broken is None:
             return Result(result.status, result.reason)
-        if self._broken.errno in (errno.ENOSPC, errno.EDQUOT):
+        if self._broken.errno in DISK_FULL:
             return disk_full(str(self.path))
         return Result("failed", f"a row could not be written: {self._broken}")
 

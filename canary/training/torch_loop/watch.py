@@ -96,10 +96,8 @@ class LoopWatch:
             return None
         try:
             return call(*args)
-        except (StopTraining, KeyboardInterrupt):
-            raise
         except Exception as error:
-            if struck(error):
+            if isinstance(error, StopTraining) or struck(error):
                 raise
             self._off = True
             say(f"this loop is not recorded further: {one_line(error)}; please report it")

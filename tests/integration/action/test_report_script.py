@@ -18,14 +18,7 @@ import pytest
 
 from tests.contract.git_server import GitServer, git, serving
 from tests.github.fixtures import description, github
-from tests.github.gatehouse import (
-    BASE_CONFIG,
-    CONFIG,
-    NAME,
-    pull_event,
-    push_event,
-    records_folder,
-)
+from tests.github.gatehouse import BASE_CONFIG, CONFIG, NAME, pull_event, push_event, records_folder
 from tests.github.server import GitHub
 from tests.integration.action.composite import ROOT, Runner
 from tests.unit.comparing import record

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.bisect.answers import (
-    FOUND,
-    LONGEST_S,
-    Answer,
-    bisect,
-)
+from tests.integration.bisect.answers import FOUND, LONGEST_S, Answer, bisect
 from tests.integration.bisect.packages import (
     BAD,
     GOOD,

@@ -9,14 +9,7 @@ import pytest
 
 from canary.inputs.embedded import tiny_dir
 from canary.record.jsonio import read_rows
-from tests.integration.exec.user_scripts import (
-    PYTHON,
-    Ended,
-    bare,
-    sft_script,
-    watched,
-    write_data,
-)
+from tests.integration.exec.user_scripts import PYTHON, Ended, bare, sft_script, watched, write_data
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 

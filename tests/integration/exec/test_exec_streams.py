@@ -59,8 +59,8 @@ def test_what_a_command_prints_on_two_descriptors_of_one_file_stays_in_order(
 
 INPUT = """
 from pathlib import Path
-from canary.runner.exec.streams import PassedOn
-with PassedOn().started(["cat"], {}, Path("log.txt")) as child:
+from canary.runner.exec.streams import passed_on
+with passed_on(["cat"], {}, Path("log.txt")) as child:
     child.wait()
 """
 

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from canary.protocol.job import JOB, Job, Result, StepFile, unwritten
+from canary.protocol.job import JOB, Job, Listener, Result, StepFile, unwritten
 from canary.record import jsonio
 from canary.runner.local import LocalRunner
 from canary.training.launch import TrainingLaunch, claimed_launch
 from canary.training.recorder.attached import Keeper, job_keeper
-from tests.integration.exec.user_scripts import (
-    watched,
-)
+from tests.integration.exec.user_scripts import watched
 
 
 def job_in(folder: Path) -> Job:
@@ -85,18 +83,11 @@ def test_in_the_canarys_own_process_a_full_disk_ends_the_run(
         launch.keep({"step": 1})
 
 
-class Silent:
-    """A listener that is told nothing of interest."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
-
 def test_a_record_that_lacks_a_part_says_so(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     code = f"open({str(unwritten(job))!r}, 'w').close()"
     runner = LocalRunner(tmp_path / "log", os.environ, command=(sys.executable, "-c", code))
-    result = runner.run(job, Silent(), time.monotonic() + 60)
+    result = runner.run(job, Listener(), time.monotonic() + 60)
     assert result.status == "failed"
     assert result.reason == (
         "the canary stopped recording before the training ended: no space left on its disk"

@@ -19,13 +19,7 @@ from canary.matrix.attempt import Attempt
 from canary.matrix.document import Slurm
 from canary.matrix.queue import Patience, QueueLauncher
 from canary.matrix.slurm import SlurmQueue
-from tests.integration.matrix.clusters import (
-    child_of_tests,
-    end,
-    free_ports,
-    require,
-    wait_for,
-)
+from tests.integration.matrix.clusters import child_of_tests, end, free_ports, require, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol")
 NODES = ("n1", "n2")

@@ -14,14 +14,7 @@ from canary.config.token import Token
 from canary.errors import InputError, MachineError, RecordError
 from canary.record import jsonio
 from tests.contract.git_server import GitServer, bare_repository, git, serving
-from tests.unit.branching import (
-    REF,
-    adding,
-    parents_and_count,
-    run_ids,
-    stored,
-    write_branch,
-)
+from tests.unit.branching import REF, adding, parents_and_count, run_ids, stored, write_branch
 from tests.unit.comparing import noise_model, record
 
 TOKEN = "ghs_" + 3 * "0123456789ab"

@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 from canary.baseline.branch import Remote, pull, push
-from canary.baseline.git import (
-    TIMEOUT_S,
-    GitFailed,
-    explained,
-    scratch_repository,
-)
+from canary.baseline.git import TIMEOUT_S, GitFailed, explained, scratch_repository
 from canary.config.token import Token
 from canary.errors import CanaryError, InputError, MachineError, RecordError, UsageError
 from tests.contract.git_server import GitServer, bare_repository, git, serving

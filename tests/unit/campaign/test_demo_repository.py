@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 
 from canary.campaign.demo import Demo, demo_text
-from canary.campaign.demo_repository import (
-    BROKEN,
-    HARMLESS,
-    MAIN,
-    SOURCES,
-    branches,
-    own_git,
-)
+from canary.campaign.demo_repository import BROKEN, HARMLESS, MAIN, SOURCES, branches, own_git
 from canary.compare.stats import compare_to_baseline
 from canary.config.load import load_config
 from canary.record.types import RunRecord

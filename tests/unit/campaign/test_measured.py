@@ -14,12 +14,7 @@ from canary.baseline.comparability import machine_key
 from canary.baseline.history import NOISE_FILE, drawer, select
 from canary.baseline.origin import Surroundings
 from canary.campaign.ab import AbRequest, run_ab
-from canary.campaign.noise_model import (
-    Measured,
-    noise_branch,
-    push_noise,
-    require_writable,
-)
+from canary.campaign.noise_model import Measured, noise_branch, push_noise, require_writable
 from canary.compare.timing.noise import NoiseModel, save_noise
 from canary.errors import ConfigError, MachineError, UsageError
 from tests.contract.git_server import bare_repository

@@ -6,11 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from canary.compare.checks import (
-    CHECKS,
-    METRICS,
-    is_metric_gate,
-)
+from canary.compare.checks import CHECKS, METRICS, is_metric_gate
 from canary.compare.report import Check, Comparison
 from canary.compare.rules import RULES
 from canary.compare.stats import compare_to_baseline

@@ -8,13 +8,7 @@ import pytest
 
 from canary.compare.exact.rollout_stage import SIGNALS
 from tests.unit.comparing import altered
-from tests.unit.ppo_records import (
-    compared,
-    later,
-    moved,
-    other_completions,
-    ppo,
-)
+from tests.unit.ppo_records import compared, later, moved, other_completions, ppo
 
 
 def test_equal_rollouts_pass_without_timed_steps() -> None:

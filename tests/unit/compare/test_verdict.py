@@ -14,15 +14,7 @@ from canary.record import jsonio
 from canary.record.exact import FileCode
 from canary.record.types import RunRecord
 from canary.report.document import comparison_from, document
-from tests.unit.comparing import (
-    altered,
-    committed,
-    crashed,
-    history,
-    on_gpu,
-    plain,
-    record,
-)
+from tests.unit.comparing import altered, committed, crashed, history, on_gpu, plain, record
 
 
 def learns_otherwise(whole: RunRecord) -> RunRecord:

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-)
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from canary.errors import InputError
 from canary.inputs.embedded import View, data_file, reward_dir, tiny_dir

@@ -11,13 +11,7 @@ import pytest
 
 from canary.errors import InputError, MachineError, RecordError
 from canary.record import jsonio
-from canary.record.folder import (
-    RunFolder,
-    load_record,
-    new_run_id,
-    start_record,
-    this_process,
-)
+from canary.record.folder import RunFolder, load_record, new_run_id, start_record, this_process
 from canary.record.types import Owner, RunRecord
 from tests.unit.record.test_summary import row
 

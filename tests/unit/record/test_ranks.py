@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from canary.record.ranks import (
-    RankSteps,
-    describe_ranks,
-    merged_exact,
-    merged_rows,
-)
+from canary.record.ranks import RankSteps, describe_ranks, merged_exact, merged_rows
 from canary.record.summary import summarise_ranks
 from canary.record.types import RunRecord
 

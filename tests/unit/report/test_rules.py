@@ -13,13 +13,7 @@ from canary.compare.rules.comparison import rule_checks
 from canary.config.load import load_config
 from canary.errors import ConfigError, UsageError
 from canary.record.types import RunRecord
-from canary.report.rules import (
-    against,
-    answer_text,
-    exit_code,
-    first_line,
-    refuse_unknown,
-)
+from canary.report.rules import against, answer_text, exit_code, first_line, refuse_unknown
 from tests.unit.comparing import altered, example
 
 

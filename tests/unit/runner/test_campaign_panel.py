@@ -36,7 +36,7 @@ def shown(tmp_path: Path, name: str, **how: Any) -> str:
     path = tmp_path / "screen"
     with path.open("w") as stream:
         screen = Screen(stream.fileno(), **how)
-        environment = {**os.environ, **screen.told(name)}
+        environment = {**os.environ, **screen.environment(name)}
         child = start_child([sys.executable, "-c", CHILD], Path.cwd(), environment, screen.file)
         assert finish_child(child) == (0, "", "")
     return path.read_text(encoding="utf-8")

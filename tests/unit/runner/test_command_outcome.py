@@ -10,7 +10,7 @@ import pytest
 
 from canary.protocol.job import TORCH_LOOP, Job, Result
 from canary.runner.exec.command import CommandRunner, marks_of
-from canary.runner.exec.streams import Streams
+from canary.runner.exec.streams import log_only
 
 
 @pytest.fixture
@@ -33,8 +33,7 @@ def outcome(job: Job, code: int, seen: Result | None = None) -> Result:
     watch: Any = SimpleNamespace(
         outcome=lambda: seen, printed=lambda: "", how_far=lambda: "after step 20"
     )
-    streams: Any = SimpleNamespace(spec=Streams)
-    runner = CommandRunner(Path("log.txt"), {}, ("python", "train.py"), streams)
+    runner = CommandRunner(Path("log.txt"), {}, ("python", "train.py"), log_only)
     return runner._outcome(job, code, watch)
 
 

@@ -13,14 +13,7 @@ from canary.record.step_row import Row, RowAlert
 from canary.serve.following import Following
 from canary.serve.listing import Place
 from canary.serve.live import LiveRun
-from tests.unit.serve.running import (
-    add_rows,
-    files_of,
-    of_the_dead,
-    rewrite,
-    rows_between,
-    running,
-)
+from tests.unit.serve.running import add_rows, files_of, of_the_dead, rewrite, rows_between, running
 
 ALERT: RowAlert = {
     "severity": "high",

@@ -21,14 +21,7 @@ from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.laddering import Workshop, config_of, site
 from tests.unit.pages.making import Read, numbers
 from tests.unit.serve.asking import asking
-from tests.unit.serve.running import (
-    add_rows,
-    files_of,
-    finished,
-    rewrite,
-    rows_between,
-    running,
-)
+from tests.unit.serve.running import add_rows, files_of, finished, rewrite, rows_between, running
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

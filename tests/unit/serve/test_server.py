@@ -21,14 +21,7 @@ import pytest
 from canary.cli import main
 from canary.serve.guard import Entrance
 from canary.serve.server import address
-from tests.unit.serve.running import (
-    add_rows,
-    finished,
-    rewrite,
-    rows_between,
-    running,
-    serving,
-)
+from tests.unit.serve.running import add_rows, finished, rewrite, rows_between, running, serving
 
 
 @contextmanager

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from canary.compare.diagnosis.operators import (
-    OperatorUse,
-    operator_differences,
-)
+from canary.compare.diagnosis.operators import OperatorUse, operator_differences
 from canary.record.profile import LISTED
 from canary.record.types import OperatorRow, Profiler, RunRecord
 from tests.unit.comparing import example

@@ -19,15 +19,7 @@ from canary.compare.timing.lane import (
     PRIORS,
     Metric,
 )
-from tests.unit.comparing import (
-    history,
-    noise_model,
-    on_gpu,
-    pairs,
-    record,
-    records,
-    scatter,
-)
+from tests.unit.comparing import history, noise_model, on_gpu, pairs, record, records, scatter
 
 ADAPTIVE = DEFAULT_THRESHOLDS.model_copy(update={"sensitivity": "adaptive"})
 GATES: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "max_memory")

@@ -13,15 +13,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.estimate import Estimate, Spread, unpaired_estimate
 from canary.compare.timing.lane import FAMILY_BUDGET, GATE_WEIGHTS, Metric, Samples, holm
 from canary.record.types import RunRecord
-from tests.unit.comparing import (
-    altered,
-    history,
-    noise_model,
-    pairs,
-    record,
-    records,
-    scatter,
-)
+from tests.unit.comparing import altered, history, noise_model, pairs, record, records, scatter
 
 METRICS: tuple[Metric, ...] = tuple(m for m in GATE_WEIGHTS if not m.startswith("cpu_time"))
 """The family on a device: no gate on CPU time."""

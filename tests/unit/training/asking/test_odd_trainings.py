@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -42,3 +44,32 @@ def test_a_compiled_model_is_left_alone() -> None:
     assert not looked.answers()
     assert "torch.compile" in looked.facts["unseen"]["first updates"]
     del model
+
+
+class Late(Exception):
+    """What a time limit of the user's raises."""
+
+
+class Slow(nn.Module):
+    """A model that exceeds a time limit when it is called again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = llama()
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        if not torch.is_grad_enabled():
+            signal.raise_signal(signal.SIGUSR2)
+        return self.inner(input_ids=input_ids, attention_mask=attention_mask)
+
+
+def test_a_time_limit_that_strikes_in_a_question_reaches_the_training() -> None:
+    def ring(*_: object) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGUSR2, ring)
+    try:
+        with pytest.raises(Late):
+            Loop(Slow()).run()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
