@@ -21,6 +21,7 @@ from canary.record.types import RunRecord
 
 RULES: tuple[Rule, ...] = (
     losses.raw_loss_finite,
+    losses.loss_bounded,
     *losses.FIRST_LOSSES,
     online.starts_at_ratio_one,
     online.advantages_scaled,

@@ -9,6 +9,7 @@ import re
 from canary.compare.exact.tolerances import arithmetic_of
 from canary.compare.rules.facts import (
     arguments,
+    micro_batches,
     overridden_loss,
     starts_at_reference,
     trainer_of,
@@ -20,6 +21,8 @@ from canary.record.types import RunRecord
 
 ROUNDING = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-3}
 """How far it alone may move a first loss."""
+EXPLODES = 100
+"""Times the first losses: more than any step of a training that learns."""
 SIZES = "Using a target size"
 """Begins what torch says of a loss whose shapes differ."""
 
@@ -49,6 +52,35 @@ def raw_loss_finite(record: RunRecord) -> Answer:
         return not_asked("no loss was recorded")
     words = f"{len(bad)} losses or gradient norms are not finite"
     return answer(words, broken=bool(bad), items=bad, place=bad[0] if bad else "")
+
+
+@rule(
+    "loss_bounded",
+    f"no loss is {EXPLODES} times as large as the first ones",
+    "a supervised loss; of another one it is a note",
+    "lower the learning rate or clip gradients, and look at the step before the first such loss",
+    "https://arxiv.org/abs/2204.02311",
+)
+def loss_bounded(record: RunRecord) -> Answer:
+    """Compare all losses with those before and after the first update; below 1, with 1."""
+    losses = record.exact.get("trajectory", {}).get("losses", [])
+    sizes = [abs(value or 0.0) for value in losses]
+    if trainer_of(record).online:
+        return only_for("supervised losses")
+    if len(sizes) < 3:
+        return not_asked("too few losses were recorded")
+    bound = EXPLODES * max(1.0, *sizes[:2])
+    beyond = [f"step {step}" for step, size in enumerate(sizes, start=1) if size > bound]
+    supervised = record.config.get("training_type") in TRAINERS or any(
+        "label_tokens" in micro for micro in micro_batches(record)
+    )
+    return answer(
+        f"the loss grows from {sizes[0]:.4g} to {max(sizes):.4g}",
+        broken=bool(beyond),
+        items=beyond,
+        place=beyond[0] if beyond else "",
+        doubt="" if supervised else "do its targets grow?",
+    )
 
 
 def _first_loss(row: TrainerRow, record: RunRecord) -> Answer:

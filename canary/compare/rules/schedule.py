@@ -192,6 +192,8 @@ def learning_rate_positive(record: RunRecord) -> Answer:
         for step, rate in enumerate(rates, start=1)
         if not rate > 0 and not (warm_up and step <= first) and step != last
     ]
+    if zero and len(rates) < FEWEST:
+        return not_asked("the look has one update, which may begin a warm-up")
     doubt = "only the first steps: is this a warm-up?" if zero and zero[-1] <= first else ""
     return answer(
         f"{counted(len(zero), 'step')} with learning rate 0",

@@ -85,7 +85,7 @@ OF_ROLLOUTS = {"starts_at_ratio_one", "advantages_scaled"}
 OF_ROLLOUTS |= {"reward_varies", "rewards_add_up", "sampled_ids_trained", "kto_first_loss"}
 RECORDED = OF_ROLLOUTS | {"dpo_first_loss", "labels_contain_eos"}
 RECORDED |= {"raw_loss_finite", "at_most_one_bos", "trainable_changed", "frozen_unchanged"}
-RECORDED |= {"learning_rate_positive"}
+RECORDED |= {"learning_rate_positive", "loss_bounded"}
 OF_UPDATES = {"optimizer_holds_trainable", "updates_not_rounded", "gradients_start_empty"}
 OF_UPDATES |= {"clip_before_step", "schedule_once_per_update", "schedule_length"}
 OF_UPDATES |= {"stays_in_training_mode", "only_the_optimizer_writes"}
@@ -93,7 +93,7 @@ SKIPPED = {
     "sft": {*OF_ROLLOUTS, "dpo_first_loss", "frozen_unchanged"},
     "dpo": OF_ROLLOUTS,
     "grpo": {
-        *("dpo_first_loss", "kto_first_loss", "labels_contain_eos"),
+        *("dpo_first_loss", "kto_first_loss", "labels_contain_eos", "loss_bounded"),
         *("rewards_add_up", "sampled_ids_trained"),
     },
 }
@@ -137,6 +137,7 @@ BROKEN: list[tuple[str, str, list[Change], float]] = [
     ("frozen_unchanged", "dpo", [exact("frozen.changed", ["a", "b"])], 2),
     ("frozen_unchanged", "dpo", [exact("frozen.reference_changed", True)], 1),
     ("learning_rate_positive", "sft", [rates(3, 0.0)], 1),
+    ("loss_bounded", "sft", [exact("trajectory.losses.4", 5e5)], 1),
     ("learning_rate_positive", "sft", [exact("trajectory.learning_rates", [0.0] * 12)], 12),
 ]
 
@@ -283,8 +284,15 @@ BEFORE_A_ZERO = [
 ]
 NO_GRADIENT = [BEFORE_A_ZERO[0], exact("first_gradient.groups", {"adapter.down": 0.0})]
 MOVING_AVERAGE = [exact("frozen.changed", ["teacher.weight"]), config("trainer", TORCH_LOOP)]
+UNLABELLED = [config("training_type", "exec"), exact("batches", [])]
 OWN_LOSS = exact("evidence", {"own_loss": "compute_loss"})
 DOUBTED: list[tuple[str, str, list[Change], str]] = [
+    (
+        "loss_bounded",
+        "sft",
+        [*UNLABELLED, exact("trajectory.losses.4", 5e5)],
+        "do its targets grow",
+    ),
     ("learning_rate_positive", "sft", [rates(0, 0.0)], "only the first steps: is this a warm-up"),
     ("trainable_changed", "sft", UNUSED, "they get no gradient: are they unused by the loss"),
     ("trainable_changed", "sft", BEFORE_A_ZERO, "do they feed a tensor that starts at 0"),
