@@ -171,8 +171,8 @@ def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Compa
     if request.base is None or found.verdict != "error" or not missing:
         return found
     note = (
-        "each side is a fresh checkout without ignored or untracked files; "
-        'create them in both with --setup "COMMAND"'
+        "each side is a fresh checkout without ignored or untracked files; make or link them in "
+        "both, such as with: --setup 'ln -s /path/of/data data'"
     )
     return replace(found, notes=(*found.notes, note))
 
@@ -219,7 +219,8 @@ def _sides(
         files = "file in the working tree is" if changed == 1 else "files in the working tree are"
         say(f"note: {changed} uncommitted {files} not part of the comparison")
     if len(set(commits.values())) == 1 and request.head_config is None:
-        say("note: both sides are the same commit; this measures the noise of the machine")
+        noise = "" if request.exact else "; this measures the noise of the machine"
+        say(f"note: both sides are the same commit{noise}")
     with _trees(request, repository, commits) as trees:
         sides = {}
         folder = _folder(request, here)

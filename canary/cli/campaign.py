@@ -45,7 +45,11 @@ Budget = Annotated[
 ]
 Setup = Annotated[
     str | None,
-    typer.Option("--setup", metavar="COMMAND", help="Command that installs a commit's packages."),
+    typer.Option(
+        "--setup",
+        metavar="COMMAND",
+        help="Command that prepares each checkout: installs packages, links data.",
+    ),
 ]
 Exact = Annotated[
     bool,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canary.cli.options import Form, NoProgress, OutputDir, Set, Verbose
+from canary.cli.options import Form, NoProgress, OutputDir, Set, Verbose, chosen_config
 from canary.cli.terminal import stoppable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _loaded(words: list[str], config: Path | None, settings: list[str]) -> Loade
     if words and words[0].endswith(".py"):
         raise UsageError(f"{words[0]} is not a config", f"canary check -- python {' '.join(words)}")
     if is_config and config is None:
-        return load_config(Path(words[0]) if words else None, settings)
+        return load_config(chosen_config(Path(words[0]) if words else None), settings)
     return load_request(ExecRequest(tuple(words), config=config, settings=tuple(settings)))
 
 

@@ -15,7 +15,20 @@ def run_path(text: str) -> Path:
     return named_run(text)
 
 
-Config = Annotated[Path | None, typer.Argument(help="YAML file; default: the embedded DPO.")]
+OWN_CONFIG = Path("canary.yaml")
+
+
+def chosen_config(given: Path | None) -> Path | None:
+    """Return the config that a user names, or `canary.yaml` if there is one."""
+    return given or (OWN_CONFIG if OWN_CONFIG.is_file() else None)
+
+
+Config = Annotated[
+    Path | None,
+    typer.Argument(
+        help="YAML file; default: canary.yaml, else the embedded DPO.", callback=chosen_config
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="key=value that overrides the file; may be repeated."),

@@ -97,7 +97,7 @@ def checked(answers: Answers) -> Answers:
     Raises:
         UsageError: an answer cannot be written into a workflow; the message names its option.
     """
-    _one_of("--runner", answers.runner, get_args(Runner))
+    _one_of("--runner", answers.runner, (*get_args(Runner), "hosted"))
     _one_of("--compare", answers.compare, get_args(Compare))
     for config in answers.configs:
         _matches("--config", config, PATH, "a path inside the repository")

@@ -127,8 +127,9 @@ def hint_of(
     ]
     if changed and known.paths is not None:
         return Hint("package", packages_command(known.config, *known.paths))
-    if known.commits == 1 or bad.git.get("dirty"):
-        return None  # That commit is the culprit, or what nobody committed may be.
+    few = known.commits is not None and known.commits < 2
+    if few or good.git.get("dirty") or bad.git.get("dirty"):
+        return None  # The one commit is the culprit, or what nobody committed may be.
     before, after = (str(run.git.get("sha") or "") for run in (good, bad))
     command = commits_command(known.config, before, known.commit or after)
     return Hint("commit", command) if command else None

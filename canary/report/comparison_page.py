@@ -154,7 +154,7 @@ def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
 def _where(view: View) -> str:
     rows = [f"{row.where} {row.note}".rstrip() for row in view.places]
     if rows:
-        more = f" and {view.more_places} more changed places" if view.more_places else ""
+        more = f" and {view.more_places} more" if view.more_places else ""
         return f"{'; '.join(rows)}{more}"
     if view.first_difference:
         return f"First difference: {view.first_difference}"

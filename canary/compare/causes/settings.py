@@ -127,7 +127,7 @@ def _advice(category: C, facts: Facts) -> tuple[str, ...]:
     change = _changed(category, facts)[0]
     if change.in_config:
         return (f"set {change.key} back, or accept the change",)
-    return (f"look for what sets {change.name}: the config does not",)
+    return (f"look for the code, or the default of a package, that sets {change.name}",)
 
 
 def _row(

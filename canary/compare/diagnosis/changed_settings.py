@@ -49,7 +49,7 @@ class SettingChange:
 
     def evidence(self) -> Evidence:
         """Return the change as evidence."""
-        aside = "" if self.in_config else ", although the config does not set it"
+        aside = "" if self.in_config else ", set by code or by a default"
         words = f"{self.sentence()}{aside}"
         kind: EvidenceKind = "config" if self.in_config else "code"
         return Evidence(kind, words, _simple(self.baseline), _simple(self.current))

@@ -71,14 +71,16 @@ def loss_bounded(record: RunRecord) -> Answer:
         return not_asked("too few losses were recorded")
     bound = EXPLODES * max(1.0, *sizes[:2])
     beyond = [f"step {step}" for step, size in enumerate(sizes, start=1) if size > bound]
+    if not beyond:
+        return holds(f"the largest loss is {max(sizes):.4g}, the first one {sizes[0]:.4g}")
     supervised = record.config.get("training_type") in TRAINERS or any(
         "label_tokens" in micro for micro in micro_batches(record)
     )
     return answer(
         f"the loss grows from {sizes[0]:.4g} to {max(sizes):.4g}",
-        broken=bool(beyond),
+        broken=True,
         items=beyond,
-        place=beyond[0] if beyond else "",
+        place=beyond[0],
         doubt="" if supervised else "do its targets grow?",
     )
 

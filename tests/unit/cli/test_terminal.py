@@ -240,3 +240,14 @@ def test_progress_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]
     bad = {char for char in said if category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
     assert bad == {"\n"}
     assert "2 commits left" in said
+
+
+def test_without_a_config_the_one_of_the_folder_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("dpo_smoke", "mine"):
+        with pytest.raises(SystemExit):
+            main(["config", "show"])
+        assert capsys.readouterr().out.startswith(f"name: {name} ")
+        (tmp_path / "canary.yaml").write_text("name: mine\n")

@@ -46,7 +46,7 @@ def test_three_places_are_shown_and_the_others_counted() -> None:
     places = [replace(PLACE, line=line) for line in range(1, 6)]
     lines = render(found(*places), "text").splitlines()
     assert [line.split()[0] for line in lines[1:4]] == [f"lib/train.py:{n}" for n in (1, 2, 3)]
-    assert lines[4] == "  and 2 more changed places"
+    assert lines[4] == "  and 2 more"
 
 
 def second_line(shown: str) -> str:
