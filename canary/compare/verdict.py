@@ -151,7 +151,7 @@ LONGEST = 120
 
 def _regression_line(checks: Sequence[Check]) -> str:
     others = len(ordered_failures(checks)) - 1  # those of the list "Failed checks"
-    more = f" ({others} more checks)" if others else ""
+    more = f" ({counted(others, 'more check')})" if others else ""
     words = f"Regression: {leading_failure(checks).message}"
     return f"{_cut(words, LONGEST - 1 - len(more))}{more}."
 

@@ -9,6 +9,7 @@ from canary.compare.exact.lane import NO_SIGNALS
 from canary.compare.exact.stages import STAGES
 from canary.compare.places import SHOWN
 from canary.compare.report import Comparison
+from canary.errors import counted
 from canary.record.types import RunRecord
 from canary.report.charts.chart import Chart
 from canary.report.charts.curves import cost_charts, learning_charts
@@ -233,5 +234,6 @@ def _stages_finding(stages: tuple[StageRow, ...]) -> str:
         rest = f"; {untold} {'was' if untold == 1 else 'were'} not compared" if untold else ""
         return f"{equal} of {len(stages)} stages are equal, none differs{rest}."
     later = sum(stage.state == "differs" for stage in stages)
-    follows = f"; {later} more follow from it or differ too" if later else ""
+    differ = f"{counted(later, 'later stage')} {'differs' if later == 1 else 'differ'} too"
+    follows = f"; {differ}" if later else ""
     return f"The first stage that differs is {first.name}{follows}."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
 from canary.compare.timing.side_figures import side_of
-from canary.errors import InputError, cut, nearest
+from canary.errors import InputError, counted, cut, nearest
 from canary.record.types import RunRecord
 from canary.report.charts.theme import LIGHT
 from canary.report.html import filled
@@ -110,7 +110,7 @@ def of_comparison(found: Comparison) -> Inline:
         line=cut(found.first_line, LONGEST_LINE),
         headings=OF_COMPARISON,
         rows=tuple(rows),
-        more=f"and {left} more checks" if left > 0 else "",
+        more=f"and {counted(left, 'more check')}" if left > 0 else "",
         causes=tuple(causes) if found.failed_checks else (),
     )
 
