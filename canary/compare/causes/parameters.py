@@ -13,10 +13,9 @@ from canary.compare.exact.changes import named
 from canary.compare.report import Difference
 
 TRAINABLE = ("trainable_parameters", "trainable_tensors", "trainable_names_sha256")
-PARTS = (
-    "compare target_modules, modules_to_save and every requires_grad_ of both sides",
-    "print the trainable parameters of both sides by name",
-)
+BY_NAME = "print the trainable parameters of both sides by name"
+ADAPTED = "compare target_modules, modules_to_save and every requires_grad_ of both sides"
+BUILT = "compare how both sides build the model, its sizes, and every requires_grad_"
 REFERENCE = (
     "compare where policy and reference are loaded from, and their precision",
     "look for a model that is used in two places, and for tied weights",
@@ -68,11 +67,19 @@ def _fewer(one: Mapping[str, int], other: Mapping[str, int]) -> Iterator[str]:
             yield f"{missing} of {count} tensors of {shown}" if missing < count else shown
 
 
+def _parts(facts: Facts) -> tuple[str, str]:
+    groups = facts.exact(lambda exact: exact.get("model", {}).get("trainable_groups", {}))
+    adapted = facts.now.config.get("use_peft") or any(
+        "lora" in name for name in {**groups[0], **groups[1]}
+    )
+    return (ADAPTED if adapted else BUILT, BY_NAME)
+
+
 _adapter = partial(Row, C.ADAPTER)
 # fmt: off
 ROWS = (
     _adapter(lambda f: [d for d in f.differences("model") if d.signal in TRAINABLE][:3],
-        _trained_words, PARTS,
+        _trained_words, _parts,
         strength=0.96, sign=lambda f: "trained_parameters" if lt(*_trained(f)) else ""),
     _adapter(lambda f: f.failed("frozen_unchanged"),
         "the reference model or a frozen parameter changes during training", REFERENCE,
@@ -83,7 +90,7 @@ ROWS = (
     _adapter(lambda f: not f.reference_rounded and f.difference("model", "reference_sha256"),
         "the reference model has different weights", REFERENCE),
     _adapter(lambda f: f.entry in ("first_update", "trajectory") and f.failed("trainable_changed"),
-        "trainable parameters do not change", PARTS, strength=0.6),
+        "trainable parameters do not change", _parts, strength=0.6),
     _adapter(_start, "training starts from different parameters",
         ("compare the checkpoint, its revision and the seed of new weights",
         "look for an adapter that is merged or loaded twice"), strength=0.72),

@@ -129,8 +129,10 @@ class CommandRunner(LocalRunner):
                 raise Stopped(stopped.number, _ended_by(child, stopped.number)) from stopped
 
     def _is_over(self, job: Job, watch: RankProcesses) -> bool:
-        """Whether a training that is only looked at has written all results."""
-        self._look_over = job.exact and watch.complete()
+        """Whether a training that is only looked at has written all results. A failed one ends by
+        itself."""
+        ended = watch.outcome() if job.exact and watch.complete() else None
+        self._look_over = ended is not None and ended.status == "completed"
         return self._look_over
 
     def _tidy(self, child: Child) -> None:
@@ -145,7 +147,7 @@ class CommandRunner(LocalRunner):
         result = watch.outcome()
         if result is None:
             result = self._without_result(job, returncode, watch)
-        elif job.exact:
+        elif job.exact and result.status == "completed":
             return result  # the command's code after its training did not run
         elif result.status == "completed" and returncode and result.training.get("cut"):
             note = (

@@ -49,3 +49,11 @@ def test_nothing_runs_after_the_look(tmp_path: Path, script: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["loop.py", "out"]
     (run,) = (tmp_path / "out").glob("*loop*")
     assert load_record(run).exact["steps"] == 3
+
+
+def test_a_failure_within_the_look_has_the_commands_code(tmp_path: Path) -> None:
+    """As without `--exact`."""
+    (tmp_path / "train.py").write_text(PLAIN.replace("optimizer.step()", "optimizer.step(); 1 / 0"))
+    done = canary("exec", "--exact", "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.code == 1, done.err
+    assert "ZeroDivisionError" in done.err
