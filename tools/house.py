@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_620,
+    "lines of canary": 72_180,
     "lines of tests": 64_200,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
@@ -23,7 +23,7 @@ LIMITS = {
     "lines of canary/campaign": 2_370,
     "lines of canary/cli": 1_870,
     "lines of canary/compare": 12_110,
-    "lines of canary/config": 2_890,
+    "lines of canary/config": 2_880,
     "lines of canary/gate": 2_870,
     "lines of canary/github": 2_200,
     "lines of canary/imports": 3_290,
@@ -33,11 +33,11 @@ LIMITS = {
     "lines of canary/matrix": 2_380,
     "lines of canary/protocol": 900,
     "lines of canary/pytest_plugin": 720,
-    "lines of canary/record": 4_410,
+    "lines of canary/record": 4_400,
     "lines of canary/report": 4_250,
     "lines of canary/runner": 2_660,
     "lines of canary/serve": 1_000,
-    "lines of canary/training": 18_770,
+    "lines of canary/training": 18_350,
     "lines of canary/trends": 1_230,
     "files too long": 0,
     "functions too long": 0,
