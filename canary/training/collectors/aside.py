@@ -1,6 +1,5 @@
-"""Looks at a training without being a part of it: hides the operators of the canary, keeps random
-numbers, wraps methods of an instance and hooks optimizers until undone, and finds objects that live
-in this process."""
+"""Looks at a training without being a part of it. Hides its operators, keeps random numbers,
+wraps methods and hooks optimizers until undone. Finds objects that live in this process."""
 
 from __future__ import annotations
 

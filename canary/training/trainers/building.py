@@ -1,5 +1,5 @@
-"""Build trl's trainers: those that train on the rows of the data (SFT, DPO, reward models, KTO,
-ORPO, CPO), and those that score groups of completions (GRPO, RLOO)."""
+"""Build trl's trainers: SFT, DPO, reward models, KTO, ORPO and CPO, which train on the rows of the
+data; GRPO and RLOO, which score groups of completions."""
 
 from __future__ import annotations
 

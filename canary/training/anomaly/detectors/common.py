@@ -1,5 +1,5 @@
-"""What detectors share: their protocol, the types of alerts, when a lasting condition is reported
-again, and statistics of short, noisy series that are correlated from step to step. Pure."""
+"""What detectors share: their protocol, the types of alerts, and when a lasting condition is
+reported again. Statistics of short, noisy series that are correlated from step to step. Pure."""
 
 from __future__ import annotations
 
