@@ -111,7 +111,7 @@ class TrainerRow:
         return "num_generations" in self.uses
 
 
-_OFFLINE = "canary.training.trainers.offline"
+_TRL = "canary.training.trainers.building"
 _preferences = functools.partial(
     TrainerRow,
     no_dropout=True,
@@ -126,7 +126,7 @@ _preferences = functools.partial(
 _pairs = functools.partial(_preferences, rows="pair", takes_rows="prompt, chosen, rejected")
 _without_reference = functools.partial(
     _pairs,
-    builder=_OFFLINE,
+    builder=_TRL,
     arguments={"remove_unused_columns": False},
     keeps_empty=True,
     uses=_PREFERENCES,
@@ -135,7 +135,7 @@ _without_reference = functools.partial(
 )
 _groups = functools.partial(
     TrainerRow,
-    builder="canary.training.trainers.online",
+    builder=_TRL,
     takes="reward_funcs",
     uses=_IN_GROUPS,
     rows="prompt",
@@ -152,7 +152,7 @@ _groups = functools.partial(
 TRAINERS: dict[str, TrainerRow] = {
     "sft": TrainerRow(
         title="SFT",
-        builder=_OFFLINE,
+        builder=_TRL,
         arguments={"packing": False, "loss_type": "nll", "dataset_text_field": "text"},
         uses=_ON_ROWS | {"speed.lengths", "formatting_function"},
         defaults={"learning_rate": 5e-4, "max_length": 256},
@@ -162,7 +162,7 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "dpo": _pairs(
         title="DPO",
-        builder=_OFFLINE,
+        builder=_TRL,
         arguments={"loss_type": ["sigmoid"]},
         uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
@@ -173,7 +173,7 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "reward": TrainerRow(
         title="Reward",
-        builder=_OFFLINE,
+        builder=_TRL,
         uses=_ON_ROWS | {"max_prompt_length", "speed.lengths"},
         defaults={"learning_rate": 1e-4, "max_length": 256},
         rows="scored pair",
@@ -185,7 +185,7 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "kto": _preferences(
         title="KTO",
-        builder=_OFFLINE,
+        builder=_TRL,
         arguments={"loss_type": "kto"},
         uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},

@@ -105,7 +105,7 @@ class Result:
     startup_seconds: dict[str, float] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
-    """The trainer's class and settings (see `canary.training.exact.trainer_settings`)."""
+    """The trainer's class and settings (see `canary.training.exact.effective`)."""
     packages: dict[str, str] = field(default_factory=dict)
     """What the process had imported when its look ended, or when it failed."""
     notes: tuple[str, ...] = ()

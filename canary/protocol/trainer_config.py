@@ -23,7 +23,7 @@ def asked_config(config: CanaryConfig) -> dict[str, Any]:
 
 def as_config(training: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of the record's `config` from a trainer's settings (see
-    `canary.training.exact.trainer_settings`). Comparisons then name `learning_rate` for a user's
+    `canary.training.exact.effective`). Comparisons then name `learning_rate` for a user's
     script as for a built-in canary."""
     arguments = dict(training["arguments"])
     found: dict[str, Any] = {

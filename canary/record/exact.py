@@ -243,7 +243,6 @@ class DrawnStep(TypedDict, total=False):
     step: int
     tokens: int
     gap: float | None
-    gap_mean: float | None
     rank: float | None
     ranked: int
 
@@ -295,15 +294,6 @@ class RankParameters(TypedDict, total=False):
     """Each rank holds a part of them."""
 
 
-class Varied(TypedDict, total=False):
-    """What one run of a pair did in another way."""
-
-    saved_at: int
-    """The update after which it saved a checkpoint."""
-    iterable: bool
-    """Whether a `DataLoader` read a stream, which its workers split."""
-
-
 RuleStatus = Literal["holds", "broken", "note", "not asked"]
 """`note`: it looks broken, but nothing shows for sure that it is no choice."""
 
@@ -345,4 +335,3 @@ class Exact(Part, total=False):
     facts: Facts
     asked: dict[str, Asked]
     """By question."""
-    varied: Varied

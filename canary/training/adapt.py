@@ -124,10 +124,13 @@ def settings(
         if here is not None:
             found[here] = _value_for(config_class, here, value)
             continue
-        translated = _translated(name, value, known)
-        found.update(translated or {})
-        if translated is None and value not in ONLY_BEHAVIOUR.get(newest_name(name), ()):
-            notes.append(_not_honoured(config_class, name, value))
+        if name == "warmup_ratio" and "warmup_steps" in known and 0 <= value < 1:
+            found["warmup_steps"] = value  # transformers 5 reads a fraction as a ratio
+        elif value not in ONLY_BEHAVIOUR.get(newest_name(name), ()):
+            notes.append(
+                f"{name} {value!r} is ignored: {config_class.__name__} of trl {installed('trl')} "
+                f"with transformers {installed('transformers')} has no such setting"
+            )
     return found
 
 
@@ -147,13 +150,6 @@ def _older_defaults(known: frozenset[str], wanted: Mapping[str, Any]) -> dict[st
     return {"max_prompt_length": longest and longest - 1}  # CPO wants it below max_length
 
 
-def _translated(name: str, value: Any, known: frozenset[str]) -> dict[str, Any] | None:
-    """Return a setting expressed by an argument with another meaning, None if impossible."""
-    if name == "warmup_ratio" and "warmup_steps" in known and 0 <= value < 1:
-        return {"warmup_steps": value}  # transformers 5 reads a fraction as a ratio
-    return None
-
-
 def _value_for(config_class: type[Any], name: str, value: Any) -> Any:
     """Return a loss type as a list of names if the class takes lists, else as one name."""
     if name != "loss_type" or value is None:
@@ -165,13 +161,6 @@ def _value_for(config_class: type[Any], name: str, value: Any) -> Any:
     if not takes_list and isinstance(value, list) and len(value) == 1:
         return value[0]
     return value
-
-
-def _not_honoured(config_class: type[Any], name: str, value: Any) -> str:
-    return (
-        f"{name} {value!r} is ignored: {config_class.__name__} of trl {installed('trl')} "
-        f"with transformers {installed('transformers')} has no such setting"
-    )
 
 
 def build(trainer_class: type[Any], **wanted: Any) -> Any:

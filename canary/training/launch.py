@@ -23,7 +23,7 @@ from canary.record.exact import Calls, Exact
 from canary.record.profile import OPERATORS, Window
 from canary.record.ranks import rank_path
 from canary.record.step_row import Row
-from canary.training.anomaly.run_detectors import RunDetectors
+from canary.training.anomaly.advanced import RunDetectors
 from canary.training.asking.observer import STEPS, Asking
 from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
@@ -35,12 +35,12 @@ from canary.training.collectors.distributed import (
 )
 from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.exact.signals import ExactSignals, Trained
-from canary.training.exact.trainer_settings import (
+from canary.training.exact.effective import (
     describe_device,
     describe_training,
     scales_gradients,
 )
+from canary.training.exact.signals import ExactSignals, Trained
 from canary.training.facts.watching import Watching, watchers_of
 from canary.training.look import Look, no_look, signals_of, unmeasured_in
 from canary.training.pairs import PAIR
@@ -83,24 +83,12 @@ def deterministic_kernels() -> Callable[[], None]:
     return restore
 
 
-def claim(job: Job) -> None:
-    """Claim this job and rank for the calling process: only the first training is recorded.
-
-    Raises:
-        FileExistsError: another training claimed it.
-        OSError: the claim cannot be written.
-    """
-    path = rank_path(Path(job.scratch_dir) / "claim", this_rank()[0])
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(str(os.getpid()))
-
-
 def claimed_launch(job: Job, started: float) -> TrainingLaunch | None:
-    """Return the launch that this user's process records. None if another training came first, or
-    if nothing can be written: then the training goes on unrecorded."""
+    """Claim this job and rank for the calling process, and return its launch. None if another
+    training came first, or if nothing can be written: then the training goes on unrecorded."""
     try:
-        claim(job)
+        with rank_path(Path(job.scratch_dir) / "claim", this_rank()[0]).open("x") as stream:
+            stream.write(str(os.getpid()))
         return TrainingLaunch(job, started)
     except FileExistsError:
         return None
@@ -354,14 +342,11 @@ class TrainingLaunch:
         counted = self._counted()
         self._files.end()
         self.lap("training")
-        found: Exact = {**self._exact}
-        if found and (varied := PAIR.found):
-            found["varied"] = varied
         distributed = describe_distributed(trained)
         self.notes += not_as_asked(distributed)
         return Result(
             status="completed",
-            exact=found,
+            exact=self._exact,
             calls=counted,
             startup_seconds=self.startup,
             device=describe_device(device, self._training["dtype"]),

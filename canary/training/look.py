@@ -11,7 +11,7 @@ from canary.config.spans import look_steps
 from canary.record.exact import Calls, Exact
 from canary.record.step_row import Row
 from canary.training.exact.fingerprints import describe_data
-from canary.training.exact.signals import ExactSignals, Trained
+from canary.training.exact.signals import BLIND, ExactSignals, Trained
 
 
 class Look:
@@ -26,26 +26,22 @@ class Look:
     ) -> None:
         """`steps`: its length. `exact`: describes the steps; None: nothing is looked at. `over` is
         called once, with the complete signals."""
-        self.exact = exact if steps else None
-        """What describes the running step; None after the look."""
+        self.exact: ExactSignals = exact if steps and exact is not None else BLIND
+        """What describes the running step; `BLIND` after the look."""
         self._steps = steps
-        self._count_in_time()
+        self.length_is(None)
         self._over = over
         self._undo = contextlib.ExitStack()
 
     @property
     def is_on(self) -> bool:
         """Whether the running step is looked at."""
-        return self.exact is not None
+        return self.exact is not BLIND
 
     def length_is(self, steps: int | None) -> None:
         """Shorten the look of a training of so many steps; None: it is not known."""
         self._steps = look_steps(self._steps, steps)
-        self._count_in_time()
-
-    def _count_in_time(self) -> None:
-        """Operators are counted in the last step of a very short look."""
-        if self.exact is not None:
+        if self.is_on:  # Operators are counted in the last step of a very short look.
             self.exact.work_by(self._steps)
 
     def at_end(self, undo: Callable[[], None]) -> None:
@@ -54,19 +50,19 @@ class Look:
 
     def leaves_out(self, own: Callable[[], Iterable[torch.Tensor]]) -> None:
         """Leave the canary's own tensors out of the signals."""
-        if self.exact is not None:
+        if self.is_on:
             before = self.exact.own_tensors
             self.exact.own_tensors = lambda: [*before(), *own()]
 
     def ends_with(self, count: int) -> bool:
         """Return whether the look ends with the `count`-th step of the training."""
-        return self.exact is not None and count >= self._steps
+        return self.is_on and count >= self._steps
 
     def end(self) -> None:
         """End the look: its last step has ended and its rows are written, or the training ended."""
-        exact, self.exact = self.exact, None
-        if exact is None:
+        if not self.is_on:
             return
+        exact, self.exact = self.exact, BLIND
         exact.training_ended()
         self._undo.close()
         self._over(exact)
@@ -76,8 +72,8 @@ class Look:
 
     def give_up(self) -> None:
         """Stop without a result: the training failed."""
-        exact, self.exact = self.exact, None
-        if exact is not None:
+        exact, self.exact = self.exact, BLIND
+        if exact is not BLIND:
             exact.give_up()
         self._undo.close()
 

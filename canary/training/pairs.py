@@ -15,7 +15,6 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 if TYPE_CHECKING:
     from canary.protocol.job import Variation
-    from canary.record.exact import Varied
 
 PREFETCHED = 2
 """Batches that each worker loads ahead: the default of torch."""
@@ -93,16 +92,6 @@ class Pair:
         if "workers" in self._variation and not self._loaders:
             return NO_LOADER
         return DRAWN if self._draws and not self._is_iterable else None
-
-    @property
-    def found(self) -> Varied:
-        """What this launch did, for its record."""
-        if not self._variation:
-            return {}
-        saved: Varied = {}
-        if "save_at" in self._variation:
-            saved["saved_at"] = self._variation["save_at"]
-        return {**saved, "iterable": self._is_iterable}
 
 
 def _random_numbers() -> tuple[Any, ...]:

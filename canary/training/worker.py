@@ -90,9 +90,9 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
     config = load_config(job.config_file).config
 
     from canary.training.collectors.calls import count_calls
+    from canary.training.collectors.metrics import Reporter, keep_tensorboard, silence
     from canary.training.launch import set_up_torch
     from canary.training.pairs import PAIR
-    from canary.training.reporting import Reporter, keep_tensorboard, silence
     from canary.training.trainers import build_trainer
     from canary.training.trainers.replay import completions_of
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from canary.machine import gpu
-from canary.training.collectors.clock import StepClock
-from canary.training.collectors.scalars import DeferredScalars
+from canary.training.collectors.clock import DeferredScalars, StepClock
 from canary.training.exact.parameters import tensor_digest
 
 pytestmark = pytest.mark.gpu

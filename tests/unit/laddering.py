@@ -94,7 +94,7 @@ class Workshop(Site):
         losses = [loss + added * (step > 0) for step, loss in enumerate(LOSSES)]
         trajectory = {"losses": losses, "grad_norms": [2.0] * len(losses), "rl": {}}
         gap = 1e-6 + max((self.gaps.get(item, 0.0) for item in settings.items()), default=0.0)
-        seen = {"step": 1, "tokens": 256, "gap": gap, "gap_mean": gap, "rank": 0.5, "ranked": 256}
+        seen = {"step": 1, "tokens": 256, "gap": gap, "rank": 0.5, "ranked": 256}
         exact = {"trajectory": trajectory, "generation": {"steps": [seen]}}
         return LaunchResult(altered(example(), "exact", to=exact))
 

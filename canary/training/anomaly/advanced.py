@@ -1,4 +1,5 @@
-"""`AdvancedAnomalyDetector` runs all detectors, one call per step. Imports torch at first use."""
+"""Runs all detectors: `AdvancedAnomalyDetector` with one call per step, and `RunDetectors` on the
+rows of a launch. Imports torch at first use."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import traceback
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from canary.config.output import OUTPUT_DIR
 from canary.errors import UsageError
@@ -16,16 +17,23 @@ from canary.record.alert import SEVERITIES, Alert, Severity
 from canary.training.anomaly.detectors.batch_size import BatchSizeDetector
 from canary.training.anomaly.detectors.common import Detector
 from canary.training.anomaly.detectors.convergence import ConvergenceDetector, LossSpikeDetector
-from canary.training.anomaly.detectors.finite import FiniteDetector
-from canary.training.anomaly.detectors.gradient import GradientDetector
+from canary.training.anomaly.detectors.gradient import FiniteDetector, GradientDetector
 from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
 from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
 from canary.training.anomaly.detectors.rlhf import RLHFDetector
-from canary.training.anomaly.hooks import Handler, StopTraining, call_all, stop_for
-from canary.training.anomaly.log import ALERTS_FILE, AlertLog
-from canary.training.anomaly.observation import Observation
+from canary.training.anomaly.hooks import (
+    ALERTS_FILE,
+    AlertLog,
+    AnomalyDetectionHook,
+    Handler,
+    StopTraining,
+    call_all,
+    stop_for,
+)
+from canary.training.anomaly.observation import Observation, from_row
 
 if TYPE_CHECKING:
+    from canary.record.step_row import Row, RowAlert
     from canary.training.anomaly.measure import Measure
 
 Settings = Mapping[str, float] | None
@@ -267,3 +275,45 @@ def _build(section: str, kind: Any, settings: Settings) -> Any:
             f"AdvancedAnomalyDetector({section}={given!r}) has an unknown threshold",
             f"{section} takes {known}",
         ) from error
+
+
+class RunDetectors:
+    """Checks each row of one launch and rank. Rank 0 runs all detectors. The other ranks have the
+    same rates and norms, so they only check for losses that are not finite."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        launch: int,
+        *,
+        rank: int = 0,
+        ranks: int = 1,
+        scaled_gradients: bool = False,
+        stop_on: Severity | None = None,
+    ) -> None:
+        self._detector = AdvancedAnomalyDetector(
+            save_alerts=False, scaled_gradients=scaled_gradients, stop_on=stop_on
+        )
+        if rank:
+            self._detector.detectors = [FiniteDetector(scaled_gradients)]
+        self._place = {"launch": launch} | ({"rank": rank} if ranks > 1 else {})
+        self._log = AlertLog(run_dir / ALERTS_FILE)
+        self._now: list[Alert] = []
+        self._detector.add_listener(self._keep)
+        AnomalyDetectionHook(self._detector).register_with_profiler()
+
+    def judge(self, row: Row) -> StopTraining | None:
+        """Put the alerts of a row into it. Return StopTraining if the training must end."""
+        stop = None
+        try:
+            self._detector.judge(from_row(row))
+        except StopTraining as wanted:
+            stop = wanted
+        if self._now:
+            row["alerts"] = [cast("RowAlert", alert.as_dict() | self._place) for alert in self._now]
+            self._now = []
+        return stop
+
+    def _keep(self, alerts: list[Alert], step: int) -> None:
+        self._now = alerts
+        self._log.add(alerts, **self._place)

@@ -18,9 +18,8 @@ from canary.record.alert import Alert, tracked
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.anomaly.measure import gradient_norm
-from canary.training.collectors.living import living
+from canary.training.collectors.aside import Wrapping, living
 from canary.training.collectors.metrics import StepMetrics, Trackers
-from canary.training.collectors.wrapping import Wrapping
 
 
 class AnomalyCallback(TrainerCallback):

@@ -11,7 +11,7 @@ import torch
 
 from canary.errors import UsageError
 from canary.training.anomaly.observation import Agreement, Observation, Sample, from_metrics
-from canary.training.collectors.scalars import DeferredScalars
+from canary.training.collectors.clock import DeferredScalars
 from canary.training.exact.parameters import local
 
 FAR_BEHIND = 64

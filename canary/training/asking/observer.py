@@ -21,6 +21,7 @@ from canary.protocol.failure import one_line, struck
 from canary.record.exact import Asked, Exact
 from canary.record.facts import Facts
 from canary.training.asking import again, conversing, reading
+from canary.training.asking.again import undisturbed
 from canary.training.asking.calls import (
     Call,
     autocast_now,
@@ -31,7 +32,6 @@ from canary.training.asking.calls import (
     says_of,
 )
 from canary.training.asking.look import CannotAsk, Look, looked, not_asked
-from canary.training.asking.rounding import undisturbed
 from canary.training.asking.updates import (
     ScoredRows,
     Update,
@@ -39,13 +39,17 @@ from canary.training.asking.updates import (
     names_on_stack,
     trained_rows,
 )
+from canary.training.collectors.aside import (
+    in_backward,
+    is_compiled,
+    kept_apart,
+    kept_random,
+    living,
+    uncounted,
+)
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.distributed import world_size
-from canary.training.collectors.living import living, only_tokenizer
-from canary.training.collectors.uncounted import kept_apart, uncounted
-from canary.training.collectors.wrapping import is_compiled
-from canary.training.exact.fingerprints import tokenizer_of
-from canary.training.random_states import kept_random
+from canary.training.exact.fingerprints import text_tokenizer
 
 UPDATES = 3
 """That are followed."""
@@ -101,8 +105,7 @@ class Asking:
         if self is not EARLY:
             EARLY.end()
             self._scored, EARLY._scored = EARLY._scored, ScoredRows()
-            found = tokenizer_of(self._trained) or only_tokenizer()
-            self._tokenizer = getattr(found, "tokenizer", found)  # a processor holds one
+            self._tokenizer = text_tokenizer(self._trained)
         self._handles = [
             register_module_forward_pre_hook(self._enters),
             register_module_forward_hook(self._leaves, with_kwargs=True, always_call=True),
@@ -153,7 +156,7 @@ class Asking:
     # Calls of models.
 
     def _enters(self, module: nn.Module, args: Any) -> None:
-        if self._busy or _in_backward():
+        if self._busy or in_backward():
             return
         if not self._depth:
             self._safely(self._begins, module)
@@ -167,7 +170,7 @@ class Asking:
 
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
         # After an error, torch leaves out an argument.
-        if self._busy or _in_backward():
+        if self._busy or in_backward():
             return
         self._depth = max(0, self._depth - 1)
         says = says_of(args, kwargs, output)
@@ -321,11 +324,6 @@ def _asked(ask: Callable[[Look], Asked], look: Look) -> Asked:
         if not look.call.is_language_model:
             return not_asked("only for language models")
         return not_asked(f"the test failed: {one_line(error)}")
-
-
-def _in_backward() -> bool:
-    """Whether a backward pass runs, as when a checkpoint computes again."""
-    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def _hook(said: torch.Tensor, read: Callable[[torch.Tensor], None]) -> None:

@@ -101,9 +101,7 @@ def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
         labels = inputs.get("labels")
         return {"label_tokens": labels.ne(IGNORE).sum()} if isinstance(labels, torch.Tensor) else {}
     counts: dict[str, torch.Tensor | int] = {
-        "input_tokens": _total([part.present.sum() * part.repeats for part in found])
-        if any(part.repeats > 1 for part in found)
-        else _total([part.present.sum() for part in found])
+        "input_tokens": _total([part.present.sum() for part in found for _ in range(part.repeats)])
     }
     learned = [part.learned.sum() for part in found if part.learned is not None]
     if learned:
@@ -190,11 +188,14 @@ def unpadded_rows(inputs: Mapping[str, Any]) -> dict[str, list[list[int]]]:
             mask = inputs.get(name.removesuffix("ids") + "mask")
         if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape:
             mask = torch.ones_like(ids)
-        found[name] = [
-            [token for token, kept in zip(row, keep, strict=True) if kept]
-            for row, keep in zip(ids.tolist(), mask.bool().tolist(), strict=True)
-        ]
+        found[name] = unmasked(ids, mask)
     return found
+
+
+def unmasked(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
+    """Return each row's ids whose mask is not 0."""
+    rows = zip(ids.tolist(), mask.tolist(), strict=True)
+    return [[token for token, keep in zip(*row, strict=True) if keep] for row in rows]
 
 
 def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:

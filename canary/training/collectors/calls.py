@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.record.exact import Calls
-from canary.training.collectors.wrapping import Wrapping
+from canary.training.collectors.aside import Wrapping
 
 
 class CallCounts:

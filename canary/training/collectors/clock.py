@@ -1,13 +1,12 @@
-"""The step clock: wall time from one step's end to the next, split into phases.
-
-Each mark ends one interval and starts the next, so that phases add up to the step's wall time.
-"""
+"""The step clock: wall time from one step's end to the next, split into phases. Each mark ends one
+interval and starts the next, so that phases add up to the step's wall time. And numbers that a
+device delivers later."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -94,9 +93,12 @@ class StepTime:
 
     def by_phase(self) -> dict[str, float]:
         """Return the seconds by phase; they add up to `wall_s`."""
+        return self._by_phase(lambda start, end: start.seconds_until(end))
+
+    def _by_phase(self, seconds: Callable[[Mark, Mark], float]) -> dict[str, float]:
         totals: dict[str, float] = defaultdict(float)
         for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
-            totals[phase] += start.seconds_until(end)
+            totals[phase] += seconds(start, end)
         return dict(totals)
 
     def cpu_s(self) -> float:
@@ -105,10 +107,7 @@ class StepTime:
 
     def cpu_by_phase(self) -> dict[str, float]:
         """Return the CPU seconds of the process on the host, by phase."""
-        totals: dict[str, float] = defaultdict(float)
-        for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
-            totals[phase] += end.host.cpu_s - start.host.cpu_s
-        return dict(totals)
+        return self._by_phase(lambda start, end: end.host.cpu_s - start.host.cpu_s)
 
     def on_host(self) -> HostSeconds:
         """Return where the training thread spent its time, in seconds:
@@ -185,3 +184,46 @@ class StepClock:
         self._marks = [end]
         self._phases = [self._phase]
         return step
+
+
+class DeferredScalars:
+    """Scalars by name on their way to the host.
+
+    On a CPU they are read at once. On CUDA `tolist` would wait for all queued work. So the stream
+    copies them to pinned memory as one vector, and an event shows when it has arrived.
+    """
+
+    def __init__(self, scalars: Mapping[str, torch.Tensor | float]) -> None:
+        tensors = {k: v.detach() for k, v in scalars.items() if isinstance(v, torch.Tensor)}
+        self._plain = {k: v for k, v in scalars.items() if not isinstance(v, torch.Tensor)}
+        self._names = list(tensors)
+        self._values: list[float] = []
+        self._event: Any = None
+        if not tensors:
+            return
+        on_device = (value.device for value in tensors.values() if value.is_cuda)
+        device = next(on_device, torch.device("cpu"))
+        # float32 is inexact for counts above 2**24; the stack uses the widest dtype for all.
+        wide = (v if v.is_floating_point() else v.double() for v in tensors.values())
+        vector = torch.stack([v.to(device, non_blocking=True).reshape(()) for v in wide])
+        if not vector.is_cuda:
+            self._values = vector.tolist()
+            return
+        self._host = torch.empty(len(vector), dtype=vector.dtype, pin_memory=True)
+        self._host.copy_(vector, non_blocking=True)
+        self._event = torch.cuda.Event()
+        self._event.record(torch.cuda.current_stream(vector.device))
+
+    def is_ready(self) -> bool:
+        """Return whether the numbers have arrived."""
+        return self._event is None or bool(self._event.query())
+
+    def wait(self) -> None:
+        """Wait until the numbers have arrived."""
+        if self._event is not None:
+            self._event.synchronize()
+
+    def read(self) -> dict[str, float]:
+        """Return the scalars. Call it when ready."""
+        values = self._values if self._event is None else self._host.tolist()
+        return self._plain | dict(zip(self._names, values, strict=True))

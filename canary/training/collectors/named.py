@@ -211,9 +211,7 @@ def _numbers(value: Any) -> torch.Tensor | None:
     """Return a number, or nested lists of equal lengths, as a tensor; else None."""
     if isinstance(value, torch.Tensor):
         return value
-    if hasattr(type(value), "__array__"):
-        return _array(value)
-    if isinstance(value, int | float):
+    if hasattr(type(value), "__array__") or isinstance(value, int | float):
         return _array(value)
     if not isinstance(value, list | tuple) or not value:
         return None

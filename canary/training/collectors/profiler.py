@@ -38,10 +38,6 @@ class StepProfiler:
         self._over = False
         self._next_too: int | None = None
 
-    def training_begins(self, done: int) -> None:
-        """Start profiling if the window begins after `done` earlier steps."""
-        self._begin_if_next(done)
-
     def step_ends(self, step: int) -> bool:
         """Finish the window at its last step, while the step runs. Return whether it is flagged."""
         if self._running is None:
@@ -51,10 +47,6 @@ class StepProfiler:
             self._finish()
             self._next_too = step + 1
         return True
-
-    def step_ended(self, step: int) -> None:
-        """Start profiling if the next step begins the window."""
-        self._begin_if_next(step)
 
     def training_ended(self) -> None:
         """Finish a window that reaches beyond the training's end."""
@@ -70,7 +62,8 @@ class StepProfiler:
             with contextlib.suppress(RuntimeError):
                 running.stop()
 
-    def _begin_if_next(self, done: int) -> None:
+    def step_follows(self, done: int) -> None:
+        """Start profiling if the window begins after `done` steps."""
         if self._over or self._running is not None or done + 1 != self._window.start_step:
             return
         if torch.autograd._profiler_enabled():

@@ -15,14 +15,13 @@ import torch
 
 from canary.files import KeptFile
 from canary.record.step_row import TOKEN_TOTALS, Row
+from canary.training.collectors.aside import uncounted
 from canary.training.collectors.batches import count_tokens
-from canary.training.collectors.clock import StepClock, StepTime
-from canary.training.collectors.collectives import CollectiveTimer, Waits
+from canary.training.collectors.clock import DeferredScalars, StepClock, StepTime
+from canary.training.collectors.distributed import CollectiveTimer, Waits
 from canary.training.collectors.host import ChildrenCpu
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.ran import RAN
-from canary.training.collectors.scalars import DeferredScalars
-from canary.training.collectors.uncounted import uncounted
 
 Scalar: TypeAlias = torch.Tensor | float | int
 LossOf: TypeAlias = Callable[[Sequence[float]], float | None]
@@ -182,7 +181,7 @@ class EndedSteps:
         """Begin to measure, after `done` earlier steps of the training."""
         self.begun = True
         if self.profiler is not None:
-            self.profiler.training_begins(done)
+            self.profiler.step_follows(done)
         self._children.begin()
         if self.look.is_on:
             self.clock.told = RAN.phase_is
@@ -216,7 +215,7 @@ class EndedSteps:
         waits = self.collectives.step_ended()
         self._ended.append(_Ended(row, self.clock.close(), waits, deferred, fill))
         if self.profiler is not None:
-            self.profiler.step_ended(row["step"])
+            self.profiler.step_follows(row["step"])
         self.flush()
         if self.look.ends_with(self.count):
             self.end_look()
@@ -246,20 +245,13 @@ class EndedSteps:
                 self._sink(row)
 
     def _memory(self) -> Row:
-        rss = self._resident.bytes()
-        if self._device.type != "cuda":
-            return {
-                "rss_bytes": rss,
-                "allocated_bytes": None,
-                "reserved_bytes": None,
-                "peak_bytes": None,
-                "alloc_retries": None,
-            }
-        stats = torch.cuda.memory_stats(self._device)
+        stats: Mapping[str, int] = {}
+        if self._device.type == "cuda":
+            stats = torch.cuda.memory_stats(self._device)
         return {
-            "rss_bytes": rss,
-            "allocated_bytes": stats["allocated_bytes.all.current"],
-            "reserved_bytes": stats["reserved_bytes.all.peak"],
-            "peak_bytes": stats["allocated_bytes.all.peak"],
-            "alloc_retries": stats["num_alloc_retries"],
+            "rss_bytes": self._resident.bytes(),
+            "allocated_bytes": stats.get("allocated_bytes.all.current"),
+            "reserved_bytes": stats.get("reserved_bytes.all.peak"),
+            "peak_bytes": stats.get("allocated_bytes.all.peak"),
+            "alloc_retries": stats.get("num_alloc_retries"),
         }

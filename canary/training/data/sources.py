@@ -42,7 +42,9 @@ def read_source(spec: WorkloadSpec) -> Dataset:
     """
     config = spec.config
     if config.dataset_name == EMBEDDED_DATA:
-        return _read_embedded(config.training_type)
+        file = data_file(shape_of(config.training_type).embedded)
+        lines = file.read_text(encoding="utf-8").splitlines()
+        return Dataset.from_list([json.loads(line) for line in lines if line])
     path = data_place(config.dataset_name, config.training_type)
     cache = str(spec.cache_dir / "datasets")
     if path is None:
@@ -50,11 +52,6 @@ def read_source(spec: WorkloadSpec) -> Dataset:
     if path.is_dir():
         return _read_folder(path, config, cache)
     return _read_file(path, config, cache)
-
-
-def _read_embedded(training_type: str) -> Dataset:
-    lines = data_file(shape_of(training_type).embedded).read_text(encoding="utf-8").splitlines()
-    return Dataset.from_list([json.loads(line) for line in lines if line])
 
 
 def _read_file(path: Path, config: CanaryConfig, cache: str) -> Dataset:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Sized
 from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from canary.record.exact import Data, SpecialToken, Tokenizer
+from canary.training.collectors.aside import living
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -86,6 +88,27 @@ def tokenizer_of(trainer: Any) -> Any:
     """Return the tokenizer or processor of the trainer (by either name) or of its collator."""
     found = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
     return found or getattr(getattr(trainer, "data_collator", None), "tokenizer", None)
+
+
+def only_tokenizer() -> Any:
+    """Return the only tokenizer of transformers, or one of several that write the same; else
+    None."""
+    base: Any = getattr(sys.modules.get("transformers"), "PreTrainedTokenizerBase", None)
+    found = [] if base is None else living(base)
+    kinds = {
+        (
+            *(type(one), len(one), str(getattr(one, "chat_template", None))),
+            *getattr(one, "all_special_ids", ()),
+        )
+        for one in found
+    }
+    return found[0] if len(kinds) == 1 else None
+
+
+def text_tokenizer(trainer: Any) -> Any:
+    """Return what reads texts: of the trainer, or the only one of this process; None without."""
+    found = tokenizer_of(trainer) or only_tokenizer()
+    return getattr(found, "tokenizer", found)  # a processor holds one
 
 
 def describe_data(trainer: Any) -> Data:

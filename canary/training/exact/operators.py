@@ -1,4 +1,5 @@
-"""Count the work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives."""
+"""Count the work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives. Find
+losses that pair each row with all targets: a difference of shapes (N, 1) and (N,) is N by N."""
 
 from __future__ import annotations
 
@@ -21,7 +22,49 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from canary.record.exact import Work
 from canary.training.collectors.named import tensors_in
-from canary.training.exact.outer import OuterLosses
+
+ATEN = torch.ops.aten
+DISTANCES = (ATEN.pow.Tensor_Scalar, ATEN.abs.default, ATEN.mul.Tensor)
+WHOLE = (ATEN.mean.default, ATEN.sum.default)
+
+
+class OuterLosses:
+    """Follows such differences through a square or an absolute value into one number."""
+
+    def __init__(self) -> None:
+        self.found: list[list[list[int]]] = []
+        """The shapes of each: rows with a gradient, then targets without one."""
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], list[list[int]]]] = {}
+
+    def saw(self, func: Any, args: tuple[Any, ...], made: Any) -> None:
+        """Look at one operator's arguments and result."""
+        if func is ATEN.sub.Tensor:
+            shapes = _outer(*args[:2])
+            if shapes is not None:
+                self._known[id(made)] = (weakref.ref(made), shapes)
+        elif self._known and (func in DISTANCES or func in WHOLE):
+            known = self._known.get(id(args[0]))
+            source = None if known is None else known[0]()
+            if known is None or source is None or source is not args[0]:
+                return
+            if func in WHOLE:
+                self.found.append(known[1])
+            elif made.shape == source.shape:
+                self._known[id(made)] = (weakref.ref(made), known[1])
+
+
+def _outer(one: Any, other: Any) -> list[list[int]] | None:
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return None
+    pair: list[torch.Tensor] = [one, other]
+    if one.requires_grad == other.requires_grad:
+        return None
+    flat, tall = sorted(pair, key=torch.Tensor.dim)
+    count = tall.shape[0] if tall.dim() == 2 else 0
+    if count < 2 or tall.shape[1] != 1 or tuple(flat.shape) != (count,):
+        return None
+    rows, targets = (one, other) if one.requires_grad else (other, one)
+    return [list(rows.shape), list(targets.shape)]
 
 
 class _Counting(TorchDispatchMode):
@@ -110,7 +153,12 @@ class WorkCounter:
             "forwards": self._counting.forwards if seen else None,
             "tokens_fed": self._counting.tokens_fed if seen else None,
             "host_reads": operators.get("aten._local_scalar_dense.default", 0),
-            "collectives": sum(n for name, n in operators.items() if _is_collective(name)),
+            # Of a process group, called by Python or by DistributedDataParallel's reducer.
+            "collectives": sum(
+                count
+                for name, count in operators.items()
+                if "c10d" in name and "wait_tensor" not in name
+            ),
             "outer_losses": self._counting.outer.found,
         }
 
@@ -131,12 +179,6 @@ def largest_embedding(model: torch.nn.Module | None) -> torch.nn.Embedding | Non
     modules = () if model is None else model.modules()
     found = [one for one in modules if isinstance(one, torch.nn.Embedding)]
     return max(found, key=lambda one: one.num_embeddings, default=None)
-
-
-def _is_collective(operator: str) -> bool:
-    """Return whether this is an operation of a process group, called by Python or by
-    DistributedDataParallel's reducer. Waiting for one is not a collective."""
-    return "c10d" in operator and "wait_tensor" not in operator
 
 
 def recompiles() -> int:

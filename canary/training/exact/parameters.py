@@ -1,14 +1,21 @@
-"""Exact facts of a model's parameters: hashes, trainable ones, and changes by an update."""
+"""Exact facts of a model's parameters: hashes, trainable ones, gradients, changes by an update."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from canary.record.exact import FirstGradient, FirstUpdate, Model, group_of
+from canary.record.exact import Clipping, FirstGradient, FirstUpdate, Model, group_of
+from canary.training.collectors.aside import Wrapping, uncounted
+
+if TYPE_CHECKING:
+    from canary.training.exact.signals import ExactSignals
 
 HASH_BYTES_UP_TO = 400_000_000
 """Larger models are hashed from checksums that their device computes."""
@@ -139,3 +146,76 @@ class UpdateCapture:
             "tensors_unchanged": sorted(unchanged),
             "after_sha256": combined(parameter_digests(model)),
         }
+
+
+class Gradients:
+    """Read the norms of each step: None without a backward or an optimizer."""
+
+    def __init__(self, model: Any, exact: ExactSignals) -> None:
+        self._model = model
+        self._exact = exact
+        self._steps: Clipping = {"before": [], "applied": []}
+        exact.found["clipping"] = self._steps
+        self._before: float | None = None
+        self._applied: float | None = None
+        self._seen = False
+        self._wrapping = Wrapping()
+
+    def begin(self) -> None:
+        """Read the gradients after each backward of this process from now on."""
+        self._wrapping.wrap_backward(self._around_backward)
+
+    def end(self) -> None:
+        """Restore backward."""
+        self._wrapping.undo()
+
+    @contextlib.contextmanager
+    def _around_backward(self, _: Any) -> Iterator[None]:
+        yield
+        self._seen = True
+        self.backward_ended()
+
+    def phase_ended(self) -> None:
+        """End a backward phase that did not call torch's backward."""
+        if not self._seen:
+            self.backward_ended()
+
+    def backward_ended(self, scale: float = 1.0) -> None:
+        """Read the gradients after a backward that the caller saw. `scale`: a gradient scaler
+        multiplied them by it."""
+        if self._applied is None:
+            self._exact.contain(lambda: self._grew(scale))
+
+    def drop_attempt(self) -> None:
+        """Forget the gradients of a step that a gradient scaler skipped."""
+        self._before = self._applied = None
+
+    def _grew(self, scale: float = 1.0) -> None:
+        first = not self._steps["before"]
+        if first:
+            self._exact.gradients_ready(again=True)
+            found = self._exact.found["first_gradient"]
+            if scale != 1.0:
+                found["total"] /= scale
+                found["groups"] = {name: norm / scale for name, norm in found["groups"].items()}
+            self._before = found["total"]
+        else:
+            self._before = self._norm() / scale
+
+    def optimizer_begins(self) -> float | None:
+        """Return the norm that the first optimizer of this step gets; None if it cannot be read."""
+        if self._before is None and not self._steps["before"]:
+            self._exact.gradients_ready()
+        if self._applied is None:
+            self._applied = self._exact.contain(self._norm)
+        return self._applied
+
+    def step_ended(self) -> None:
+        """Store the norms of this step; the next gradients belong to another step."""
+        self._steps["before"].append(self._before)
+        self._steps["applied"].append(self._applied)
+        self._before = self._applied = None
+
+    def _norm(self) -> float:
+        with uncounted():
+            return gradient_norms(self._model)["total"]

@@ -8,36 +8,26 @@ from typing import Any
 
 import torch
 
-from canary.record.exact import Rollout, Signal
-from canary.training.collectors.uncounted import uncounted
+from canary.record.exact import Rollout
+from canary.training.collectors.aside import uncounted
+from canary.training.collectors.batches import unmasked
 
 
-class RolloutCollector:
-    """Describes the rollout of each step.
+def add_rollout(found: Rollout, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Add the rollout of one step; `tensors` includes `completion_mask` (rows, tokens).
 
     Signals are the floating-point tensors of a rollout, (rows,) or (rows, tokens); the latter count
     only on tokens of completions. `count` is the number of values, `rms` their root mean square.
     `placed` is their mean with weights that depend only on position, so it shows reordered values.
     """
-
-    def __init__(self) -> None:
-        self.found: Rollout = {"tokens": [], "signals": {}}
-
-    def add(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Add the rollout of one step; `tensors` includes `completion_mask` (rows, tokens)."""
-        mask = tensors["completion_mask"].bool()
-        self.found["tokens"].append(int(mask.sum()))
-        for name, value in tensors.items():
-            if not value.is_floating_point():
-                continue
+    mask = tensors["completion_mask"].bool()
+    found["tokens"].append(int(mask.sum()))
+    for name, value in tensors.items():
+        if value.is_floating_point():
             kept = value[mask] if value.shape == mask.shape else value
-            empty: Signal = {"count": [], "mean": [], "rms": [], "placed": []}
-            signal = self.found["signals"].setdefault(name, empty)
-            found = statistics_of(kept)
-            signal["count"].append(int(found["count"]))
-            signal["mean"].append(found["mean"])
-            signal["rms"].append(found["rms"])
-            signal["placed"].append(found["placed"])
+            signal: Any = found["signals"].setdefault(name, {})
+            for figure, number in statistics_of(kept).items():
+                signal.setdefault(figure, []).append(number)
 
 
 def statistics_of(values: torch.Tensor) -> dict[str, float]:
@@ -89,11 +79,7 @@ class SampledIds:
         ids, mask = inputs.get("completion_ids"), inputs.get("completion_mask")
         if not self._rows or ids is None or mask is None or "tool_mask" in inputs:
             return None
-        unknown = 0
-        for row, kept in zip(ids.tolist(), mask.bool().tolist(), strict=True):
-            tokens = tuple(token for token, keep in zip(row, kept, strict=True) if keep)
-            unknown += bool(tokens) and tokens not in self._rows
-        return unknown
+        return sum(bool(row) and tuple(row) not in self._rows for row in unmasked(ids, mask))
 
 
 def watch_sampling(trainer: Any) -> SampledIds | None:

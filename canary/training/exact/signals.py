@@ -14,9 +14,9 @@ import torch
 
 from canary.record.exact import EVALUATION_MODE, Exact, FirstLoss, Micro
 from canary.record.step_row import Row
+from canary.training.collectors.aside import kept_apart, uncounted
 from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.ran import RAN
-from canary.training.collectors.uncounted import kept_apart, uncounted
 from canary.training.exact.code import ran_code
 from canary.training.exact.effective import effective_settings, own_loss
 from canary.training.exact.fingerprints import special_ids, stops_of
@@ -29,7 +29,7 @@ from canary.training.exact.parameters import (
     parameter_digests,
     rounded_to,
 )
-from canary.training.exact.rollouts import RolloutCollector, watch_sampling
+from canary.training.exact.rollouts import add_rollout, watch_sampling
 
 TIMES = ("step_time",)
 """Logged values that are clock readings, not metrics."""
@@ -80,7 +80,6 @@ class ExactSignals:
         self.uncounted: str | None = None
         """Why the work of a step was not counted."""
         self._sampled = self.contain(lambda: watch_sampling(trainer))
-        self._rollouts: RolloutCollector | None = None
         self.own_tensors: Callable[[], Iterable[torch.Tensor]] = tuple
         """Returns tensors of the canary, which are not part of the training's memory."""
         self._micro: list[Micro] = []
@@ -169,9 +168,7 @@ class ExactSignals:
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Describe the inputs of a step's updates; the updates are then reported one by one."""
         with uncounted():
-            self._rollouts = self._rollouts or RolloutCollector()
-            self._rollouts.add(tensors)
-            self.found["rollout"] = self._rollouts.found
+            add_rollout(self.found.setdefault("rollout", {"tokens": [], "signals": {}}), tensors)
 
     @contained
     def gradients_ready(self, again: bool = False) -> None:
@@ -271,7 +268,7 @@ class ExactSignals:
         if rows:
             losses = rows[0]["micro_losses"]
             first: FirstLoss = {"loss": rows[0]["loss"], "micro_losses": losses}
-            if self._rollouts is not None and losses:
+            if "rollout" in self.found and losses:
                 # With several updates per step, only the first one has the initial parameters.
                 first = {"loss": losses[0], "micro_losses": losses[:1], "updates": losses}
             self.found["first_loss"] = first
@@ -282,3 +279,15 @@ class ExactSignals:
             "learning_rates": [row["learning_rate"] for row in rows],
             "rl": {name: [row["rl"].get(name) for row in rows] for name in names},
         }
+
+
+class _Blind(ExactSignals):
+    def __init__(self) -> None:
+        self.failed = "there is no look"
+
+    def fail(self, why: str) -> None:
+        """Nothing can fail."""
+
+
+BLIND: ExactSignals = _Blind()
+"""Takes all events and sees nothing: there is no look, or it is over."""

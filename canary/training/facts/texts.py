@@ -12,10 +12,9 @@ import torch
 from canary.record.exact import Exact
 from canary.record.facts import Facts, LoadFacts, NewTokens, TextFacts
 from canary.training.collectors.calls import own_calls
-from canary.training.collectors.living import only_tokenizer
-from canary.training.collectors.loads import LOADS
+from canary.training.collectors.taps import LOADS
 from canary.training.exact.effective import own_method
-from canary.training.exact.fingerprints import special_ids, stops_of, tokenizer_of
+from canary.training.exact.fingerprints import special_ids, stops_of, text_tokenizer
 
 ROWS = 16
 """Rows of the data set that are decoded."""
@@ -53,8 +52,7 @@ class Texts:
         if stops:
             found["stops"] = sorted(stops)
         rows = self._rows()
-        tokenizer = tokenizer_of(self._trained) or only_tokenizer()
-        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+        tokenizer = text_tokenizer(self._trained)
         if hasattr(tokenizer, "get_vocab"):
             with own_calls():
                 self._ask(tokenizer, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,12 +16,68 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from canary.record.exact import Exact
-from canary.record.facts import ClipFacts, Facts, Holding, UpdateFacts
+from canary.record.facts import ClipFacts, Facts, Holding, Schedule, UpdateFacts
+from canary.training.collectors.aside import Wrapping, in_backward, kept_apart, uncounted
 from canary.training.collectors.distributed import world_size
-from canary.training.collectors.uncounted import kept_apart, uncounted
-from canary.training.collectors.wrapping import Wrapping
-from canary.training.facts.followed import NAMES, Followed, Places, Sample, named_of, same, short
-from canary.training.facts.schedules import Schedules
+from canary.training.facts.followed import (
+    NAMES,
+    Followed,
+    Places,
+    Sample,
+    named_of,
+    same,
+    short,
+)
+
+TOTALS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}
+"""The attribute that holds the length, by the scheduler's class."""
+TOTAL = "num_training_steps"
+"""The argument of transformers' schedules that holds it."""
+
+
+class Schedules:
+    """All schedulers that step; those that step only as part of another are counted alone."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[LRScheduler, Schedule]] = {}
+        self.updates = 0
+        """Those that have ended: the steps that follow belong to the last one."""
+
+    def step_begins(self, scheduler: LRScheduler) -> None:
+        """A scheduler steps."""
+        # The first step is part of its construction.
+        if not self.updates or not getattr(scheduler, "_step_count", 0):
+            return
+        known = self._found.get(id(scheduler))
+        if known is None:
+            described: Schedule = {"class": type(scheduler).__name__[:80], "steps": []}
+            described["begun_at"] = int(scheduler.last_epoch)
+            total = length_of(scheduler)
+            if total is not None:
+                described["length"] = total
+            known = self._found[id(scheduler)] = (scheduler, described)
+        steps = known[1]["steps"]
+        steps += [0] * (self.updates - len(steps))
+        steps[-1] += 1
+
+    def described(self) -> list[Schedule]:
+        """Return the schedulers that stepped, and forget them."""
+        found = [described for _, described in self._found.values()]
+        self._found = {}
+        return found
+
+
+def length_of(scheduler: LRScheduler) -> int | None:
+    """Return the steps after which a schedule is over, if it says so."""
+    total: Any = getattr(scheduler, TOTALS.get(type(scheduler).__name__, ""), None)
+    for rate in getattr(scheduler, "lr_lambdas", ()):
+        if isinstance(rate, functools.partial):
+            total = rate.keywords.get(TOTAL)
+        elif TOTAL in getattr(getattr(rate, "__code__", None), "co_freevars", ()):
+            cell = rate.__closure__[rate.__code__.co_freevars.index(TOTAL)]
+            total = cell.cell_contents
+    return int(total) if isinstance(total, int) and not isinstance(total, bool) else None
+
 
 MOST_OPTIMIZERS = 4
 FAR_BELOW = 0.01
@@ -44,7 +101,7 @@ class UpdateWatcher:
         self._followed: list[Followed] = []
         self._schedules = Schedules()
         self._error: Exception | None = None
-        self._off = self._in_backward = False
+        self._off = False
         self._clips: ClipFacts = {"clips": 0, "empty": 0, "scaled": 0}
         self._scaler: GradScaler | None = None
         """What multiplied a loss since gradients were last divided."""
@@ -63,7 +120,7 @@ class UpdateWatcher:
     def begin(self) -> None:
         """Hook backward, clipping, schedulers and the optimizers that exist."""
         wrap = self._wrapping.wrap
-        wrap(torch.autograd, "backward", self._around_backward)
+        self._wrapping.wrap_backward(self._around_backward)
         # What `clip_grad_norm_` calls, since scripts import that name before the look begins.
         wrap(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self._around_clip)
         wrap(torch.nn.utils, "clip_grads_with_norm_", self._around_clip)
@@ -173,19 +230,14 @@ class UpdateWatcher:
 
         return hook
 
-    def _around_backward(self, original: Any, *args: Any, **kwargs: Any) -> None:
-        if self._in_backward or not self._watches():
-            original(*args, **kwargs)
-            return
-        with self._aside():
-            self._follow_new()
-            for one in self._followed:
-                one.backward_begins()
-        self._in_backward = True
-        try:
-            original(*args, **kwargs)
-        finally:
-            self._in_backward = False
+    @contextlib.contextmanager
+    def _around_backward(self, _: Any) -> Iterator[None]:
+        if self._watches():
+            with self._aside():
+                self._follow_new()
+                for one in self._followed:
+                    one.backward_begins()
+        yield
 
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -244,7 +296,7 @@ class UpdateWatcher:
     def _update_begins(self, followed: Followed, closure: bool) -> None:
         others = [one for one in self._followed if one is not followed]
         shared = any(followed.ids & one.ids for one in others)
-        followed.update_begins(shared, in_backward=self._in_backward, closure=closure)
+        followed.update_begins(shared, in_backward=in_backward(), closure=closure)
         model = self._model
         if followed is self._followed[0] and isinstance(model, nn.Module):
             self._note_mode(model)

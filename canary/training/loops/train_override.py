@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from canary.training.collectors.aside import uncounted
 from canary.training.collectors.clock import StepClock
-from canary.training.collectors.uncounted import uncounted
 from canary.training.look import Look
 
 Wrap = Callable[[Any, str, Callable[..., Any]], None]
@@ -155,8 +155,7 @@ class InstrumentedLoop(OverriddenLoop, Unwatched):
         """Count the samples, and during the look collect the tensors."""
         self.samples += len(tensors["completion_ids"])
         self._batch_enters(tensors)
-        if self._look.exact is not None:
-            self._look.exact.rollout(tensors)
+        self._look.exact.rollout(tensors)
 
     @uncounted()
     def loss(self, loss: torch.Tensor) -> None:

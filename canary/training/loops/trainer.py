@@ -15,12 +15,11 @@ from transformers import TrainerCallback
 
 from canary.config.trainers import TRAINERS
 from canary.record.step_row import Row
+from canary.training.collectors.aside import Wrapping, uncounted
 from canary.training.collectors.metrics import StepMetrics
 from canary.training.collectors.named import Named, items_of, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, RunningStep, summed
-from canary.training.collectors.uncounted import uncounted
-from canary.training.collectors.wrapping import Wrapping
 from canary.training.look import Look
 from canary.training.loops.train_override import (
     InstrumentedLoop,
@@ -218,7 +217,7 @@ class TrainerCollector(TrainerCallback):
         self._seen.add("batches")
         if self._now.add_tokens(inputs):
             self._seen.add("tokens")
-        if self._look.exact is not None:
+        if self._look.is_on:
             self._look.exact.micro_batch(_whole(batch, inputs))
 
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -243,8 +242,7 @@ class TrainerCollector(TrainerCallback):
             return original(*args, **kwargs)
 
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._look.exact is not None:
-            self._look.exact.gradients_ready()
+        self._look.exact.gradients_ready()
         before = self._now.grad_norm
         with self._clock.phase("optimizer"):
             norm = self._now.grad_norm = original(*args, **kwargs)
@@ -256,7 +254,7 @@ class TrainerCollector(TrainerCallback):
         return norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._look.exact is not None and self._ended_step is not None:
+        if self._ended_step is not None:
             self._look.exact.work_ends(self._ended_step)
         result = original(*args, **kwargs)
         self._close_step()
@@ -271,10 +269,9 @@ class TrainerCollector(TrainerCallback):
     def _begin(self, done: int = 0) -> None:
         if self._ends_after_look and self._stop_after is not None:
             self._stop_after += done  # the look of a resumed training is as long as any other
-        if self._look.exact is not None:
-            if not self._ends_after_look:
-                self._look.length_is(self._steps_left(done))
-            self._look.exact.training_begins(done)
+        if not self._ends_after_look:
+            self._look.length_is(self._steps_left(done))
+        self._look.exact.training_begins(done)
         self._collectives.begin()
         self._ended.begin(done)
 
@@ -300,9 +297,8 @@ class TrainerCollector(TrainerCallback):
         self._update_begins(kwargs.get("optimizer") or self._trainer.optimizer)
 
     def _update_begins(self, optimizer: Any) -> None:
-        if self._look.exact is not None:
-            self._look.exact.gradients_ready()
-            self._look.exact.update_begins()
+        self._look.exact.gradients_ready()
+        self._look.exact.update_begins()
         self._learning_rate = float(optimizer.param_groups[0]["lr"])
         self._clock.switch("optimizer")
 
@@ -312,8 +308,7 @@ class TrainerCollector(TrainerCallback):
     def _update_ended(self) -> None:
         # The work of other callbacks at the step's end is not part of the update.
         self._clock.switch("other")
-        if self._look.exact is not None:
-            self._look.exact.update_ended()
+        self._look.exact.update_ended()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Take the step's metrics. An overridden loop that does not call `step_ends` ends its step
@@ -324,8 +319,7 @@ class TrainerCollector(TrainerCallback):
         if self._stop_after is not None and state.global_step >= self._stop_after:
             self.was_cut = state.global_step < state.max_steps
         if self._override is not None and self._override.calls_step_ends:
-            if self._look.exact is not None:
-                self._look.exact.work_ends(state.global_step)
+            self._look.exact.work_ends(state.global_step)
         elif self._override is not None:
             self._override_step_ends(self._override)
         elif not self._tells_begins:
@@ -366,8 +360,7 @@ class TrainerCollector(TrainerCallback):
     def _close_step(self) -> None:
         if self._ended_step is None:
             return
-        if self._look.exact is not None:
-            self._look.exact.step_ended(self._ended_step)
+        self._look.exact.step_ended(self._ended_step)
         now, self._now = self._now, RunningStep()
         now.learning_rate, now.samples = self._learning_rate, self._samples(len(now.losses))
         step, self._ended_step = self._ended_step, None

@@ -1,4 +1,5 @@
-"""Load the model and its tokenizer: embedded, random, from a local folder or from the hub."""
+"""Load the model and its tokenizer: embedded, random, from a local folder or from the hub. Its
+attention kernel comes from transformers, a package or the hub."""
 
 from __future__ import annotations
 
@@ -27,11 +28,75 @@ from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name, requir
 from canary.inputs.locations import model_folder
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
-from canary.training.models import attention
 from canary.training.plugins import model_from_factory
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
+
+    from canary.config.schema import CanaryConfig
+
+ATTENTION_PACKAGES = {
+    "flash_attention_2": "pip install flash-attn --no-build-isolation",
+    "flash_attention_3": "install FlashAttention 3 for your GPU",
+}
+
+
+def attention_options(config: CanaryConfig) -> dict[str, Any]:
+    """Return arguments of `from_pretrained` for the kernel; empty if transformers chooses.
+
+    Kernels from the hub are code, so only those of `kernels-community` work without
+    `trust_remote_code`.
+    """
+    chosen = config.attn_implementation
+    if chosen is None:
+        return {}
+    found: dict[str, Any] = {"attn_implementation": chosen}
+    takes = adapt.parameters(PreTrainedModel.set_attn_implementation)
+    if "/" in chosen and config.trust_remote_code and "allow_all_kernels" in takes:
+        found["allow_all_kernels"] = True
+    return found
+
+
+def set_attention(model: Any, config: CanaryConfig) -> None:
+    """Set the config's kernel on a model. Raises ConfigError if the kernel cannot be used."""
+    found = attention_options(config)
+    if not found:
+        return
+    try:
+        model.set_attn_implementation(found.pop("attn_implementation"), **found)
+    except (ImportError, OSError, ValueError) as error:
+        raise unusable_attention(config, error) from error
+
+
+def is_about_attention(config: CanaryConfig, error: Exception) -> bool:
+    """Return whether a model failed to load because of its attention kernel."""
+    chosen = config.attn_implementation
+    return chosen is not None and (isinstance(error, ImportError) or chosen in str(error))
+
+
+def unusable_attention(config: CanaryConfig, error: Exception) -> ConfigError:
+    """Return the error for an unusable kernel, with the package that is missing."""
+    chosen = config.attn_implementation or ""
+    install = ATTENTION_PACKAGES.get(chosen, "install what it needs")
+    if "/" in chosen:
+        install = "pip install kernels and let this machine reach the hub once"
+    return ConfigError(
+        f"attn_implementation {chosen} cannot be used: {' '.join(str(error).split())[:200]}",
+        f"{install}, or choose eager or sdpa",
+        key="attn_implementation",
+    )
+
+
+def check_attention_dtype(config: CanaryConfig) -> None:
+    """Raise ConfigError for a kernel that only computes in 16 bits in a float32 training."""
+    if (config.attn_implementation or "").startswith("flash_") and config.dtype == "float32":
+        raise ConfigError(
+            f"attn_implementation {config.attn_implementation} computes in 16 bits, but dtype is "
+            "float32",
+            "set dtype: bfloat16, or choose sdpa",
+            key="attn_implementation",
+        )
+
 
 Loaded = TypeVar("Loaded")
 
@@ -71,14 +136,14 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
     if config.model_factory is not None:
         return _fit_embeddings(model_from_factory(spec), tokenizer)
     quantization = _quantization(spec)
-    options = {**adapt.dtype_option(torch.float32), **attention.options(config), **quantization}
+    options = {**adapt.dtype_option(torch.float32), **attention_options(config), **quantization}
     size = parse_random_name(config.model_name)
     if size is None:
         model = _from_source(spec, lambda source, access: _load(spec, source, access, options))
-        attention.check_dtype(config)
+        check_attention_dtype(config)
         return _fit_embeddings(model, tokenizer)
     model = _random_model(spec, size, tokenizer)
-    attention.check_dtype(config)
+    check_attention_dtype(config)
     if quantization or spec.config.trainer.classifies:
         save_initial(spec, model)
         set_seed(config.seed)
@@ -109,16 +174,12 @@ def save_initial(spec: WorkloadSpec, model: PreTrainedModel) -> None:
     """
     folder = str(spec.scratch_dir / "initial_model")
     if hasattr(model, "should_save_on_this_rank"):
-        model.should_save_on_this_rank = _always
+        model.should_save_on_this_rank = lambda is_main_process: True
         model.save_pretrained(folder)
         del model.should_save_on_this_rank
     else:
         model.save_pretrained(folder)
     model.config._name_or_path = folder
-
-
-def _always(is_main_process: bool) -> bool:
-    return True
 
 
 def _random_model(
@@ -128,7 +189,7 @@ def _random_model(
     model: PreTrainedModel = random_llama(size, config.seed, torch.float32, len(tokenizer))
     model.config.pad_token_id = tokenizer.pad_token_id
     model.config.eos_token_id = tokenizer.eos_token_id
-    attention.set_on(model, config)
+    set_attention(model, config)
     return model
 
 
@@ -170,8 +231,8 @@ def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loade
         try:
             return load(source, access)
         except (ImportError, OSError, ValueError) as error:
-            if attention.is_about(config, error):
-                raise attention.unusable(config, error) from error
+            if is_about_attention(config, error):
+                raise unusable_attention(config, error) from error
             raise
 
     trusted = config.trust_remote_code

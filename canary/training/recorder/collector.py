@@ -3,53 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from canary.errors import UsageError
-from canary.record.step_row import Row
+from canary.training.collectors.aside import uncounted
 from canary.training.collectors.batches import rows_of
 from canary.training.collectors.named import named
-from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import EndedSteps, RunningStep, Scalar
-from canary.training.collectors.uncounted import uncounted
-from canary.training.exact.gradients import Gradients
-from canary.training.look import Look
+from canary.training.collectors.steps import EndedSteps, RunningStep
+from canary.training.exact.parameters import Gradients
 from canary.training.recorder.loop import Loop
+
+if TYPE_CHECKING:
+    from canary.training.recorder.attached import Keeper
 
 
 class LoopCollector:
-    """Collects the steps of one loop: a row each for `sink`, and exact signals during the look."""
+    """Collects the steps of one loop: a row each for its keeper, and exact signals during the look.
+    The keeper begins with it."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        sink: Callable[[Row], None],
-        launch: int,
-        look: Look,
-        profiler: StepProfiler | None = None,
-        *,
-        driven: bool = False,
-    ) -> None:
+    def __init__(self, loop: Loop, keeper: Keeper, *, driven: bool = False) -> None:
         """`driven`: the caller reports backwards and updates, so nothing of the loop is hooked."""
         self._driven = driven
         self.steps = 0
         """Finished steps."""
         self.begun = False
         """Whether any step has begun."""
-        self.look = look
+        self.look = look = keeper.begin(loop)
         self._gradients: Gradients | None = None
-        if look.exact is not None and loop.model is not None:
+        if look.is_on and loop.model is not None:
             self._gradients = Gradients(loop.model, look.exact)
             look.at_end(self._unhook_gradients)
         self._device = loop.device
-        self.rows = EndedSteps(self._device, sink, look, profiler)
+        self.rows = EndedSteps(self._device, keeper.keep, look, keeper.profiler())
         self._clock = self.rows.clock
         self.loop = loop
-        self._launch = launch
-        self._now = RunningStep()
+        self._launch = keeper.launch
+        self.now = RunningStep()
+        """What the running step has shown."""
         self._running = False
         self._handles: list[Any] = []
         self._batch_given = self._batch_read = False
@@ -57,23 +50,20 @@ class LoopCollector:
 
     def start(self) -> None:
         """Begin the loop: hook the optimizers. Time before the first step counts as data."""
-        if self.look.exact is not None:
+        if self.look.is_on:
             self.look.exact.training_begins()
             if self._device.type == "cuda":
                 # Hashing a large model takes memory that is not the loop's.
                 torch.cuda.reset_peak_memory_stats(self._device)
         if not self._driven:
-            self._hook()
+            if self._gradients is not None:
+                self._gradients.begin()
+            for optimizer in self.loop.optimizers:
+                self._handles.append(optimizer.register_step_pre_hook(self.optimizer_begins))
+                self._handles.append(optimizer.register_step_post_hook(self.optimizer_ended))
         self.rows.collectives.begin()
         self._clock.switch("data")
         self.rows.begin()
-
-    def _hook(self) -> None:
-        if self._gradients is not None:
-            self._gradients.begin()
-        for optimizer in self.loop.optimizers:
-            self._handles.append(optimizer.register_step_pre_hook(self.optimizer_begins))
-            self._handles.append(optimizer.register_step_post_hook(self.optimizer_ended))
 
     def stop(self) -> None:
         """End the loop: unhook the optimizers, and pass on the last rows."""
@@ -104,21 +94,21 @@ class LoopCollector:
         self._clock.switch("other")
         if not self._running:
             self._running = self.begun = True
-            if self.look.exact is not None and self.loop.model is not None:
+            if self.loop.model is not None:
                 self.look.exact.update_begins()
         if batch is not None:
             self.batch(batch)
 
     def ended_outside(self) -> bool:
         """Close a step whose optimizer stepped after its `recorder.step`; return whether it did."""
-        if not (self._running and self._now.stepped):
+        if not (self._running and self.now.stepped):
             return False
         self._close()
         return True
 
     def step_ends(self) -> bool:
         """Close the step if it is over (no optimizer, or it has stepped); return whether it is."""
-        ended = self._now.stepped or not self.loop.optimizers
+        ended = self.now.stepped or not self.loop.optimizers
         if ended:
             self._close()
         self._clock.switch("data")
@@ -140,40 +130,15 @@ class LoopCollector:
         if not tensors:
             return
         self._batch_read = True
-        self._now.add_tokens(tensors)
-        self._now.samples = (self._now.samples or 0) + rows_of(tensors)
-        if self.look.exact is not None:
-            self.look.exact.micro_batch(tensors)
+        self.now.add_tokens(tensors)
+        self.now.samples = (self.now.samples or 0) + rows_of(tensors)
+        self.look.exact.micro_batch(tensors)
 
     def unmeasured(self) -> dict[str, str]:
         """Return the signals that the steps did not show, and why."""
         if self._batch_read:
             return {}
         return {"exact.batches": self.loop.why_no_batch(self._batch_given)}
-
-    def loss(self, value: Any) -> None:
-        """Add a micro-batch's loss."""
-        self._now.losses.append(scalar(value, "step.loss"))
-
-    def grad_norm(self, value: Any) -> None:
-        """Set the norm before clipping."""
-        self._now.grad_norm = scalar(value, "step.grad_norm")
-
-    def learning_rate(self, value: Any) -> None:
-        """Set the rate of this step."""
-        self._now.learning_rate = scalar(value, "step.learning_rate")
-
-    def tokens(self, counts: Mapping[str, Any]) -> None:
-        """Replace the batches' counts."""
-        self._now.tokens.update(
-            {name: scalar(value, "step.tokens") for name, value in counts.items()}
-        )
-
-    def log(self, metrics: Mapping[str, Any]) -> None:
-        """Add metrics by name."""
-        for name, value in metrics.items():
-            number = scalar(value, f"step.log({name}=...)")
-            self._now.metrics.setdefault(name, []).append(number)
 
     def optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """An optimizer is about to update, from gradients that are ready."""
@@ -183,56 +148,45 @@ class LoopCollector:
     def optimizer_called(self) -> None:
         """An optimizer's step begins; with a closure its gradients come later."""
         self._before_optimizer = self._clock.switch("optimizer")
-        now = self._now
+        now = self.now
         if not now.stepped and now.learning_rate is None:
             rate = self.loop.optimizers[0].param_groups[0]["lr"]
             now.learning_rate = rate.detach().clone() if isinstance(rate, torch.Tensor) else rate
 
     def gradients_ready(self) -> None:
         """The optimizer is about to use the gradients."""
-        if self._gradients is None or self._now.stepped:
+        if self._gradients is None or self.now.stepped:
             return
         applied = self._gradients.optimizer_begins()
-        if self._now.grad_norm is None:
-            self._now.grad_norm = applied
+        if self.now.grad_norm is None:
+            self.now.grad_norm = applied
 
     def backward_ended(self, scale: float = 1.0) -> None:
         """A backward of a driven loop ended. `scale`: what a gradient scaler multiplied by."""
-        if self._gradients is not None and not self._now.stepped:
+        if self._gradients is not None and not self.now.stepped:
             self._gradients.backward_ended(scale)
 
     def optimizer_ended(self, *_: Any) -> None:
         """An optimizer's step ended."""
-        self._now.stepped = True
+        self.now.stepped = True
         self._clock.switch(self._before_optimizer)
-
-    def take_losses(self) -> list[Scalar]:
-        """Remove and return the losses of the running step: they belong to another model."""
-        taken, self._now.losses = self._now.losses, []
-        return taken
-
-    def give_losses(self, losses: list[Scalar]) -> None:
-        """Use these losses if the running step has none."""
-        self._now.losses = self._now.losses or losses
 
     def drop_attempt(self) -> None:
         """Forget the losses and batches of a step that a gradient scaler skipped."""
-        self._now = RunningStep()
+        self.now = RunningStep()
         if self._gradients is not None:
             self._gradients.drop_attempt()
-        if self.look.exact is not None:
-            self.look.exact.drop_micro_batches()
+        self.look.exact.drop_micro_batches()
 
     def _close(self) -> None:
         self.steps += 1
-        now, self._now = self._now, RunningStep()
+        now, self.now = self.now, RunningStep()
         self._running = False
-        if self.look.exact is not None:
-            self.look.exact.work_ends(self.steps)
-            self.look.exact.update_ended()
-            if self._gradients is not None:
-                self._gradients.step_ended()
-            self.look.exact.step_ended(self.steps)
+        self.look.exact.work_ends(self.steps)
+        self.look.exact.update_ended()
+        if self._gradients is not None:
+            self._gradients.step_ended()
+        self.look.exact.step_ended(self.steps)
         self.rows.close(self._launch, self.steps, now, self.loop.loss_of)
 
 

@@ -7,21 +7,37 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from canary.config.setting_names import may_be_secret
 from canary.config.trainers import TRAINERS
 from canary.errors import UsageError, did_you_mean, nearest
-from canary.training.exact.trainer_settings import dtype_of, plain
+from canary.training.exact.effective import dtype_of, plain
 
 TYPES = (*TRAINERS, "custom")
+
+
+SIGNALS_OF = {
+    "model": ("exact.model", "exact.first_gradient", "exact.first_update", "exact.frozen"),
+    "optimizers": ("exact.trajectory.learning_rates",),
+    "train_dataset": ("exact.data.dataset_sha256",),
+    "processing_class": ("exact.data.tokenizer",),
+}
+"""What the record lacks without a part of the loop."""
 
 
 @dataclass(frozen=True)
 class Loop:
     """The parts of a loop, under a trainer's names for them."""
+
+    LACKS: ClassVar[Mapping[str, str]] = {
+        "model": "the Recorder was given no model",
+        "optimizers": "the Recorder was given no optimizer",
+        "train_dataset": "the Recorder was given no dataset",
+        "processing_class": "the Recorder was given no tokenizer",
+    }
 
     name: str
     model: Any = None
@@ -92,20 +108,9 @@ class Loop:
 
     def unmeasured(self) -> dict[str, str]:
         """Return the signals that this loop's record cannot hold, and why."""
-        found: dict[str, str] = {}
-        if self.model is None:
-            no_model = "the Recorder was given no model"
-            found |= dict.fromkeys(
-                ("exact.model", "exact.first_gradient", "exact.first_update", "exact.frozen"),
-                no_model,
-            )
-        if not self.optimizers:
-            found["exact.trajectory.learning_rates"] = "the Recorder was given no optimizer"
-        if self.train_dataset is None:
-            found["exact.data.dataset_sha256"] = "the Recorder was given no dataset"
-        if self.processing_class is None:
-            found["exact.data.tokenizer"] = "the Recorder was given no tokenizer"
-        return found
+        given = {**vars(self), "optimizers": self.optimizers or None}
+        missing = [part for part in SIGNALS_OF if given[part] is None]
+        return {name: self.LACKS[part] for part in missing for name in SIGNALS_OF[part]}
 
 
 def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""`Recorder`: the canary for a user's training loop."""
+"""`Recorder`: the canary for a user's training loop, and one step of it:
+`with recorder.step(batch) as step:`."""
 
 from __future__ import annotations
 
@@ -13,15 +14,90 @@ from canary.config.output import OUTPUT_DIR
 from canary.config.spans import LOOK_STEPS
 from canary.errors import UsageError, did_you_mean, nearest, replaced
 from canary.record.alert import Severity
+from canary.record.phases import PHASES
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.collectors.distributed import this_rank
+from canary.training.collectors.steps import RunningStep
 from canary.training.recorder.attached import Keeper, job_keeper
-from canary.training.recorder.collector import LoopCollector
+from canary.training.recorder.collector import LoopCollector, scalar
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
-from canary.training.recorder.step import Step
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+class Step:
+    """Takes the loop's reports on its step. After the last recorded step it ignores them."""
+
+    def __init__(self, collector: LoopCollector | None) -> None:
+        self._collector = collector
+
+    @property
+    def _now(self) -> RunningStep:
+        return RunningStep() if self._collector is None else self._collector.now
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside as this phase, one of `canary.record.phases.PHASES`. The time of an
+        inner phase counts only for that one.
+
+        Raises:
+            UsageError: no such phase.
+        """
+        if name not in PHASES:
+            hint = did_you_mean(nearest(name, PHASES), f"one of {', '.join(PHASES)}")
+            raise UsageError(f"unknown phase {name!r}", hint)
+        if self._collector is None:
+            yield
+            return
+        with self._collector.phase(name):
+            yield
+
+    def batch(self, batch: Any) -> None:
+        """Add a micro-batch to this step: a mapping, a sequence, or a tensor."""
+        if self._collector is not None:
+            self._collector.batch(batch)
+
+    def loss(self, value: Any) -> None:
+        """Add a micro-batch's loss, not divided by the number of micro-batches: the step's loss is
+        the mean. A tensor of one element stays on its device.
+
+        Raises:
+            UsageError: it is not one number.
+        """
+        self._now.losses.append(scalar(value, "step.loss"))
+
+    def grad_norm(self, value: Any) -> None:
+        """Set the norm of all gradients before clipping, as `clip_grad_norm_` returns it."""
+        self._now.grad_norm = scalar(value, "step.grad_norm")
+
+    def learning_rate(self, value: Any) -> None:
+        """Set the learning rate; not needed if the Recorder has an optimizer."""
+        self._now.learning_rate = scalar(value, "step.learning_rate")
+
+    def tokens(self, **counts: Any) -> None:
+        """Set the step's `input`, `label` or `completion` tokens, if the batches do not show them.
+
+        Raises:
+            UsageError: another name.
+        """
+        for name in counts:
+            if name not in ("input", "label", "completion"):
+                raise UsageError(
+                    f"step.tokens has no {name!r}", "it takes input=, label= and completion="
+                )
+            self._now.tokens[f"{name}_tokens"] = scalar(counts[name], "step.tokens")
+
+    def log(self, **metrics: Any) -> None:
+        """Add rewards, KL, entropy, lengths ...: the row gets the mean per name.
+
+        Raises:
+            UsageError: a value that is not one number.
+        """
+        for name, value in metrics.items():
+            number = scalar(value, f"step.log({name}=...)")
+            self._now.metrics.setdefault(name, []).append(number)
+
 
 Batch = TypeVar("Batch")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -154,11 +230,7 @@ class Recorder:
 
     def __enter__(self) -> Self:
         self._keeper = self._find_keeper()
-        look = self._keeper.begin(self._loop)
-        keeper = self._keeper
-        self._collector = LoopCollector(
-            self._loop, keeper.keep, keeper.launch, look, keeper.profiler()
-        )
+        self._collector = LoopCollector(self._loop, self._keeper)
         self._collector.start()
         return self
 

@@ -30,7 +30,7 @@ from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile_folder import OFF, window_of
 from canary.record.step_row import Row
 from canary.record.tracked import exact_scalars, row_scalars
-from canary.training.exact.trainer_settings import describe_device
+from canary.training.exact.effective import describe_device
 from canary.training.launch import TrainingLaunch
 from canary.training.look import Look
 from canary.training.recorder.attached import LaunchKeeper, is_failure, process_started
@@ -114,7 +114,7 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
         self.record.env["packages"] = {**imported_packages()}
         self.record.notes += notes()
         self.record.unmeasured.update(unmeasured_of(loop))
-        self._look_at_device(loop.device)
+        self.record.env["device"] = describe_device(loop.device, self._dtype)
         self.add_launch(self.launch)
         look = super().begin(loop)
         startup = {**self._training.startup}
@@ -123,9 +123,6 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
         if self.stop_after is not None:
             look.length_is(self.stop_after)
         return look
-
-    def _look_at_device(self, device: torch.device) -> None:
-        self.record.env["device"] = describe_device(device, self._dtype)
 
     def _stops(self, error: OSError) -> None:
         self._broken = error

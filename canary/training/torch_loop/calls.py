@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from canary.training.collectors.wrapping import BEFORE, SLOT
+from canary.training.collectors.aside import BEFORE, SLOT
 
 Around = Callable[[nn.Module, Callable[..., Any], Any, Any], Any]
 

@@ -15,23 +15,23 @@ from torch.optim import Optimizer
 from canary.protocol.job import TORCH_LOOP, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import print_without_traceback
+from canary.training.collectors.aside import uncounted
 from canary.training.collectors.batches import batch_sha256, hashable
 from canary.training.collectors.named import Named
 from canary.training.collectors.steps import Scalar
-from canary.training.collectors.uncounted import uncounted
 from canary.training.exact.parameters import parameters_of
 from canary.training.launch import TrainingLaunch
-from canary.training.recorder.collector import LoopCollector
+from canary.training.recorder.collector import LoopCollector, scalar
 from canary.training.torch_loop.batches import Made, as_tokens, fed
-from canary.training.torch_loop.keeper import LoopKeeper, ProcessEnd
-from canary.training.torch_loop.models import as_one, size_of
 from canary.training.torch_loop.plain_loop import (
+    LoopKeeper,
     PlainLoop,
+    ProcessEnd,
     autocast_dtype,
     facts_of_ranks,
     settings_of,
 )
-from canary.training.torch_loop.step_optimizers import StepOptimizers
+from canary.training.torch_loop.step_optimizers import StepOptimizers, as_one, size_of
 
 EARLIER = "earlier_calls"
 """Stands for what the model was called with before its last call of a backward: a hash."""
@@ -65,7 +65,9 @@ class Recording:
             distributed_facts=facts_of_ranks(tops[0] if tops else None),
         )
         self._keeper = LoopKeeper(job, launch)
-        self.collector = self._collecting(loop, optimizers)
+        self.collector = LoopCollector(loop, self._keeper, driven=True)
+        every = (id(value) for one in optimizers for value in parameters_of(one))
+        self.collector.look.exact.trained_in_turn = frozenset(every)
         self._note_choice(optimizers)
         self._device = loop.device
         self._stepped_inside = self._updating = False
@@ -88,20 +90,6 @@ class Recording:
         self.collector.step_begins(None)
         ProcessEnd(self.process_ends)
 
-    def _collecting(self, loop: PlainLoop, optimizers: Sequence[Optimizer]) -> LoopCollector:
-        look = self._keeper.begin(loop)
-        if look.exact is not None:
-            every = (id(value) for one in optimizers for value in parameters_of(one))
-            look.exact.trained_in_turn = frozenset(every)
-        return LoopCollector(
-            loop,
-            self._keeper.keep,
-            self._keeper.launch,
-            look,
-            self._keeper.profiler(),
-            driven=True,
-        )
-
     def _note_choice(self, optimizers: Sequence[Optimizer]) -> None:
         own = self._optimizers.own
         others = [one for one in optimizers if one not in own]
@@ -115,9 +103,7 @@ class Recording:
     def moves(self) -> None:
         """The loop goes on in another thread: what the look counted in the first one is not all."""
         self.thread = threading.get_ident()
-        exact = self.collector.look.exact
-        if exact is not None:
-            exact.fail("its steps run in several threads")
+        self.collector.look.exact.fail("its steps run in several threads")
 
     def trains(self, optimizer: Optimizer) -> bool:
         """Return whether the optimizer trains the recorded model, for the recorded loss."""
@@ -139,10 +125,9 @@ class Recording:
 
     def _looking(self, call: Callable[[], object]) -> None:
         """Do what only a look needs."""
-        exact = self.collector.look.exact
-        if exact is not None:
+        if self.collector.look.is_on:
             with uncounted():
-                exact.contain(call)
+                self.collector.look.exact.contain(call)
 
     def _add_call(self, arguments: Named) -> None:
         for name in [name for name, value in arguments.items() if self._made.holds(value)]:
@@ -169,7 +154,7 @@ class Recording:
             self._forget_entered()
             return
         for loss in losses:
-            self.collector.loss(loss)
+            self.collector.now.losses.append(scalar(loss, "a loss"))
         entered = self._entered or Named()
         from_loader = bool(batches)
         if not batches and entered:
@@ -181,8 +166,9 @@ class Recording:
                 self._looking(functools.partial(self._add_fed, tensors, entered))
             else:
                 self._looking(functools.partial(self._add_outside, tensors, inside=inside))
-            if not self._micro_batches:
-                self._learn_batch(tensors)
+            if not self._micro_batches and not self.collector.steps:
+                sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
+                self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
             self._micro_batches += 1
             self._given.append(tensors)
             self.collector.batch(tensors)
@@ -201,11 +187,6 @@ class Recording:
     def _forget_entered(self) -> None:
         self._entered, self._earlier, self._made = None, "", Made()
 
-    def _learn_batch(self, tensors: dict[str, Any]) -> None:
-        if self.collector.steps == 0:
-            sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
-            self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
-
     def backward_ended(self, scale: float) -> None:
         """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""
         if self._evaluations <= 1:
@@ -220,7 +201,7 @@ class Recording:
         if not parameters or not self._optimizers.holds(parameters[0]):
             return
         if type(norm) is torch.Tensor and norm.numel() == 1:
-            self.collector.grad_norm(norm)
+            self.collector.now.grad_norm = scalar(norm, "a norm")
         if self.collector.steps == 0 and isinstance(max_norm, int | float):
             self._learned["max_grad_norm"] = float(max_norm)
 
@@ -237,7 +218,7 @@ class Recording:
             self._close()
         elif optimizers.any_stepped and not self._updating:
             self._note_left_out(optimizers.leave_out_early() if first else 0)
-            self._foreign += self.collector.take_losses()
+            self._foreign += self.collector.now.losses
             self.collector.drop_attempt()
             for tensors in self._given:
                 self.collector.batch(tensors)
@@ -279,7 +260,8 @@ class Recording:
 
     def other_stepped(self) -> None:
         """An optimizer of another model has stepped: the losses before were its own."""
-        self._foreign += self.collector.take_losses()
+        self._foreign += self.collector.now.losses
+        self.collector.now.losses = []
 
     def skipped(self) -> None:
         """A gradient scaler skipped the step: it does not count."""
@@ -290,8 +272,8 @@ class Recording:
     def _close(self) -> None:
         self._optimizers.step_ended()
         self._given = []
-        self.collector.give_losses(self._foreign)
-        self._foreign = []
+        now, foreign, self._foreign = self.collector.now, self._foreign, []
+        now.losses = now.losses or foreign
         if not self.collector.steps:
             self._learned["gradient_accumulation_steps"] = max(1, self._micro_batches)
             self._keeper.learned(self._learned, self._dtype)

@@ -7,7 +7,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,23 @@ from canary.protocol.job import JOB, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.asking.observer import EARLY
 from canary.training.attach.process import TURN, follow_parent, say
-from canary.training.attach.taps import Taps
+from canary.training.collectors.aside import in_backward
 from canary.training.collectors.named import Named
+from canary.training.collectors.taps import Taps
 from canary.training.exact.parameters import parameters_of
 from canary.training.facts.loaders import LOADERS
 from canary.training.launch import claimed_launch, set_up_torch
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
-from canary.training.torch_loop.models import (
+from canary.training.torch_loop.recording import Recording, loss_tensors
+from canary.training.torch_loop.step_optimizers import (
+    Scaling,
     children_of,
     holds,
     outermost_modules,
     size_of,
     without_wrappers,
 )
-from canary.training.torch_loop.recording import Recording, loss_tensors
-from canary.training.torch_loop.scaling import Scaling
 
 
 class LoopWatch:
@@ -49,7 +49,7 @@ class LoopWatch:
         self._off = TURN.taken
         self._unsettled = False
         self._begun = 0
-        self._inside = self._in_backward = False
+        self._inside = False
         self._updating: list[int] = []
         self._entered = Named()
         """Arguments of the last call before a loop begins with its backward."""
@@ -190,7 +190,7 @@ class LoopWatch:
     def _around_call(
         self, module: nn.Module, called: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        if self._off or self._inside or self._in_backward or self._elsewhere():
+        if self._off or self._inside or in_backward() or self._elsewhere():
             return called(*args, **kwargs)
         if self._in_parts:
             self._safely(self._called_whole, module)
@@ -228,17 +228,15 @@ class LoopWatch:
         return self._run is not None and self._run.thread != threading.get_ident()
 
     def _around_backward(self, original: Callable[..., None], args: Any, kwargs: Any) -> None:
-        if self._off or self._in_backward or self._elsewhere() or torch.compiler.is_compiling():
+        if self._off or torch.compiler.is_compiling() or in_backward() or self._elsewhere():
             original(*args, **kwargs)
             return
         self._safely(self._backward_begins, args[0] if args else kwargs.get("tensors"))
         run = self._run
         before = "other" if run is None else run.switch("backward")
-        self._in_backward = True
         try:
             original(*args, **kwargs)
         finally:
-            self._in_backward = False
             if run is not None:
                 run.switch(before)
         if run is not None:
@@ -275,18 +273,18 @@ class LoopWatch:
             return None
         if self._elsewhere():
             run.moves()
-        run.update_begins(optimizer, inside=self._in_backward)
-        step = StepArguments(args, kwargs)
-        if step.closure is None and not self._in_backward:
-            run.collector.optimizer_begins(optimizer)
-            return None
+        inside = in_backward()
+        run.update_begins(optimizer, inside=inside)
         run.collector.optimizer_called()
-        if step.closure is None:
-            return None
-        return step.watched(
+        watched = around_closure(
+            args,
+            kwargs,
             functools.partial(self._safely, run.closure_begins),
             functools.partial(self._safely, run.collector.gradients_ready),
         )
+        if watched is None and not inside:
+            run.collector.gradients_ready()
+        return watched
 
     def _update_ended(self, optimizer: Any, *_: Any) -> None:
         if self._off or torch.compiler.is_compiling():
@@ -347,35 +345,26 @@ def begin(taps: Taps, started: float) -> None:
     LoopWatch(Job.read(Path(os.environ[JOB])), started).install(taps)
 
 
-@dataclass(frozen=True)
-class StepArguments:
-    """The arguments of an optimizer's step, with the optimizer first."""
+def around_closure(
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    begins: Callable[[], Any],
+    ended: Callable[[], Any],
+) -> tuple[Sequence[Any], Mapping[str, Any]] | None:
+    """Return the arguments of an optimizer's step, with the optimizer first, so that its closure
+    calls `begins` and `ended` around its call; None without a closure."""
+    named = kwargs.get("closure")
+    given = named or next((one for one in args[1:2] if callable(one)), None)
+    if given is None:
+        return None
 
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    @functools.wraps(given)
+    def closure(*args: Any, **kwargs: Any) -> Any:
+        begins()
+        loss = given(*args, **kwargs)
+        ended()
+        return loss
 
-    @property
-    def closure(self) -> Callable[..., Any] | None:
-        """The closure, None without one."""
-        named = self.kwargs.get("closure")
-        if named is not None:
-            return named  # type: ignore[no-any-return]
-        return self.args[1] if len(self.args) > 1 and callable(self.args[1]) else None
-
-    def watched(
-        self, begins: Callable[[], Any], ended: Callable[[], Any]
-    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return the arguments with a closure that calls `begins` and `ended` around its call."""
-        given = self.closure
-        assert given is not None
-
-        @functools.wraps(given)
-        def closure(*args: Any, **kwargs: Any) -> Any:
-            begins()
-            loss = given(*args, **kwargs)
-            ended()
-            return loss
-
-        if self.kwargs.get("closure") is not None:
-            return self.args, {**self.kwargs, "closure": closure}
-        return (self.args[0], closure, *self.args[2:]), self.kwargs
+    if named is not None:
+        return args, {**kwargs, "closure": closure}
+    return (args[0], closure, *args[2:]), kwargs

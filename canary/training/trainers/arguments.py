@@ -141,11 +141,12 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
         if field is not None:
             raise ConfigError(f"the config sets '{key}' itself", f"set '{field}' instead", key=key)
         if not adapt.understood(name, config_class):
-            raise ConfigError(
-                f"unknown key '{key}': {_no_such_argument(config_class)}",
-                did_you_mean(nearest(name, sorted(known)), _where_keys_go(config_class)),
-                key=key,
-            )
+            lacks, hint = f"{config_class.__name__} has no such argument", None
+            if config_class.__name__ == PPO_ARGUMENTS:
+                lacks = "neither PPO nor transformers' TrainingArguments has such an argument"
+                hint = "PPO's keys go under ppo:"
+            near = nearest(name, sorted(known))
+            raise ConfigError(f"unknown key '{key}': {lacks}", did_you_mean(near, hint), key=key)
         if name in _REFUSED:
             raise ConfigError(f"'{key}' is not allowed", _REFUSED[name], key=key)
     types = {field.name: field.type for field in dataclasses.fields(config_class)}
@@ -157,16 +158,6 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
                 "write a number",
                 key=f"trainer_args.{name}",
             )
-
-
-def _no_such_argument(config_class: type[Any]) -> str:
-    if config_class.__name__ == PPO_ARGUMENTS:
-        return "neither PPO nor transformers' TrainingArguments has such an argument"
-    return f"{config_class.__name__} has no such argument"
-
-
-def _where_keys_go(config_class: type[Any]) -> str | None:
-    return "PPO's keys go under ppo:" if config_class.__name__ == PPO_ARGUMENTS else None
 
 
 def _numeric_only(annotation: Any) -> str:

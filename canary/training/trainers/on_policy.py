@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from canary.record.exact import DrawnStep, Generation
-from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.aside import uncounted
 from canary.training.trainers.ppo.model import evaluate
 
 Arguments = Mapping[str, Any]
@@ -35,7 +35,6 @@ class StepDrawn:
 
     tokens: int = 0
     gap: float | None = None
-    gap_sum: float = 0.0
     ranked: int = 0
     rank_sum: float = 0.0
 
@@ -45,7 +44,6 @@ class StepDrawn:
             "step": step,
             "tokens": self.tokens,
             "gap": self.gap,
-            "gap_mean": None if self.gap is None else self.gap_sum / max(1, self.tokens),
             "rank": self.rank_sum / self.ranked if self.ranked else None,
             "ranked": self.ranked,
         }
@@ -114,7 +112,6 @@ class OnPolicyCheck:
                 gaps = (_logprobs(used, tokens) - _logprobs(policy, tokens)).abs()
                 gaps = gaps.nan_to_num(torch.inf)
                 into.gap = max(into.gap or 0.0, float(gaps.max()))
-                into.gap_sum += float(gaps.sum())
             if sampled:
                 policy = policy / temperature
                 if scores:

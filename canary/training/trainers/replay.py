@@ -24,8 +24,8 @@ import torch
 from canary.errors import InputError, RunFailed
 from canary.record import jsonio
 from canary.record.ranks import rank_path
-from canary.training.collectors.uncounted import uncounted
-from canary.training.random_states import kept_random, random_states
+from canary.training.collectors.aside import kept_random, random_states, uncounted
+from canary.training.collectors.batches import unmasked
 from canary.training.trainers.on_policy import OnPolicyCheck, prompts_of, setting_of
 
 RECORD = "CANARY_RECORD_COMPLETIONS"
@@ -111,14 +111,13 @@ def _samples(trainer: Any) -> bool:
 
 
 def _wrap(model: Any, generate: Callable[..., Any]) -> None:
-    model.generate = functools.wraps(model.generate)(_bound(model.generate, generate))
+    original = model.generate
 
-
-def _bound(original: Any, generate: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def called(*args: Any, **kwargs: Any) -> Any:
         return generate(original, *args, **kwargs)
 
-    return called
+    model.generate = called
 
 
 class _Stream:
@@ -224,8 +223,7 @@ def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.Tensor,
 
 
 def _unpadded(prompts: torch.Tensor, mask: torch.Tensor) -> Iterator[Tokens]:
-    for row, kept in zip(prompts.tolist(), mask.bool().tolist(), strict=True):
-        yield tuple(token for token, keep in zip(row, kept, strict=True) if keep)
+    return map(tuple, unmasked(prompts, mask))
 
 
 def _ids_of(model: Any, kwargs: dict[str, Any]) -> tuple[frozenset[int], int]:

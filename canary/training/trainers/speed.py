@@ -10,14 +10,15 @@ import functools
 import importlib.util
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
+
+from torch.utils.data import BatchSampler, Sampler
 
 from canary.config.checks import require_liger_installed
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
-from canary.training.data.lengths import bucket_rows
-from canary.training.models.fixed_cache import keep_one_dtype
 
 ADAMW: Mapping[str, dict[str, bool]] = {
     "loop": {"foreach": False, "fused": False},
@@ -53,7 +54,9 @@ def arguments(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
         found["torch_compile"] = speed.compile
     if speed.liger is not None:
         if speed.liger:
-            _require_liger(cuda)
+            require_liger_installed()
+            if not cuda:
+                raise _needs_gpu("speed.liger")
         found["use_liger_kernel"] = speed.liger
     if speed.lengths == "fixed" and config.max_length is not None:
         # Rows are never longer than max_length, so all are padded to exactly that.
@@ -156,7 +159,118 @@ def _require_compiler(key: str, cuda: bool) -> None:
         raise ConfigError(f"{key} needs triton", "install a GPU build of torch", key=key)
 
 
-def _require_liger(cuda: bool) -> None:
-    require_liger_installed()
-    if not cuda:
-        raise _needs_gpu("speed.liger")
+class Bucketed(Sampler[int]):
+    """Keeps another sampler's order, but sorts every `together` rows from long to short."""
+
+    def __init__(self, order: Any, lengths: Sequence[int], together: int) -> None:
+        self.order = order
+        self._lengths = lengths
+        self._together = together
+
+    def __iter__(self) -> Iterator[int]:
+        order = iter(self.order)
+        while rows := list(islice(order, self._together)):
+            yield from sorted(rows, key=self._lengths.__getitem__, reverse=True)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the inner sampler."""
+        if hasattr(self.order, "set_epoch"):
+            self.order.set_epoch(epoch)
+
+
+def bucket_rows(trainer: Any) -> None:
+    """Make this trainer instance sort the rows of each optimizer step by length, so that
+    micro-batches have less padding. This changes only rounding if the loss is a mean over rows, or
+    over all tokens of the step.
+
+    Raises ConfigError if rows have no token ids, or the loader does not draw rows one by one.
+    """
+    original = trainer.get_train_dataloader
+    lengths = row_lengths(trainer.train_dataset)
+    args = trainer.args
+    together = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+
+    @functools.wraps(original)
+    def sorted_rows() -> Any:
+        # After accelerate has put its sampler in, so that steps get the same rows as without this.
+        loader = original()
+        batches = _innermost(loader.batch_sampler)
+        batches.sampler = Bucketed(batches.sampler, lengths, together)
+        return loader
+
+    trainer.get_train_dataloader = sorted_rows
+
+
+def _innermost(batches: Any) -> BatchSampler:
+    """Return the sampler of whole batches, below those that split batches among ranks."""
+    while hasattr(batches, "batch_sampler"):
+        batches = batches.batch_sampler
+    if not hasattr(batches, "sampler"):
+        raise ConfigError(
+            "speed.lengths bucketed needs a data loader that draws rows one by one",
+            "choose longest",
+            key="speed.lengths",
+        )
+    return batches
+
+
+def row_lengths(rows: Any) -> list[int]:
+    """Return the tokens of each row: its prompt plus its longest answer.
+
+    Raises ConfigError if the rows are not tokenized or are a stream.
+    """
+    names = [name for name in getattr(rows, "column_names", None) or () if "ids" in name]
+    if not names or not hasattr(rows, "__len__"):
+        raise ConfigError(
+            "speed.lengths bucketed needs tokenized rows, not a stream",
+            "choose longest",
+            key="speed.lengths",
+        )
+    return [row_length({name: row[name] for name in names}) for row in rows.select_columns(names)]
+
+
+def row_length(row: Mapping[str, Sequence[int]]) -> int:
+    """Return the tokens of one row; its columns are ids of the prompt and of one or two answers."""
+    prompts = [len(ids) for name, ids in row.items() if name.startswith("prompt")]
+    answers = [len(ids) for name, ids in row.items() if not name.startswith("prompt")]
+    return sum(prompts) + max(answers, default=0)
+
+
+MAKERS = ("_prepare_static_cache", "_get_cache")
+"""Methods that create the cache for a model's `generate`; the second before transformers 5."""
+
+
+def keep_one_dtype(model: Any) -> None:
+    """Make this model's caches store keys in the dtype of the values.
+
+    transformers allocates both in the dtype of the first keys. Under autocast, rotary embeddings
+    make the keys float32, and the values keep the dtype of their projection. Attention under
+    autocast computes in that dtype anyway.
+    """
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    for name in MAKERS:
+        if hasattr(inner, name):
+            setattr(inner, name, _making(getattr(inner, name)))
+
+
+def _making(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        cache = original(*args, **kwargs)
+        for layer in getattr(getattr(cache, "self_attention_cache", cache), "layers", ()):
+            if not hasattr(layer.update, "__wrapped__"):
+                layer.update = _updating(layer.update)
+        return cache
+
+    return made
+
+
+def _updating(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def update(keys: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(keys.to(values.dtype), values, *args, **kwargs)
+
+    return update

@@ -127,8 +127,8 @@ def test_a_process_without_an_optimizer_loads_only_what_notes_lines(tmp_path: Pa
     code = "import torch, sys; print(*sorted(m for m in sys.modules if m.startswith('canary')))"
     loaded = watched(tmp_path, PYTHON, "-c", code).out.split()
     assert loaded == [
-        "canary.training.attach.taps",
-        "canary.training.collectors.loads",
+        "canary.training.collectors.taps",
+        "canary.training.collectors.taps",
         "canary.training.collectors.ran",
     ]
     assert bare(tmp_path, PYTHON, "-c", code).out == "\n"

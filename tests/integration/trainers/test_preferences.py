@@ -84,11 +84,11 @@ def test_a_trl_without_the_trainer_is_named(
     def gone(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    from canary.training.trainers import offline
+    from canary.training.trainers import building
 
     monkeypatch.setattr("importlib.import_module", gone)
     with pytest.raises(ConfigError) as raised:
-        offline.build(make_spec(tmp_path, "orpo"))
+        building.build(make_spec(tmp_path, "orpo"))
     assert "'orpo' is not offered by trl" in raised.value.message
     assert raised.value.hint
 

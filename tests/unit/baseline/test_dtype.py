@@ -13,7 +13,7 @@ from canary.compare.exact.changes import config_changes, environment_changes
 from canary.compare.exact.lane import all_differences
 from canary.compare.exact.tolerances import TOLERANCES, tolerance_for
 from canary.record.types import RunRecord
-from canary.training.exact.trainer_settings import describe_training, scales_gradients
+from canary.training.exact.effective import describe_training, scales_gradients
 from canary.training.recorder.loop import Loop
 from tests.unit.comparing import example
 

@@ -20,8 +20,7 @@ from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
 from canary.runner.display.figures import headline
 from canary.runner.exec.entry import ExecRequest, load_request
-from canary.training.exact.effective import effective_settings
-from canary.training.exact.trainer_settings import arguments_of
+from canary.training.exact.effective import arguments_of, effective_settings
 from canary.training.recorder.loop import Loop
 from tests.unit.comparing import example
 

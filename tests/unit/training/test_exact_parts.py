@@ -15,10 +15,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, IterableDataset
 
+from canary.training.collectors.aside import uncounted
 from canary.training.collectors.batches import batch_sha256, count_tokens, describe_batch
-from canary.training.collectors.clock import StepClock
-from canary.training.collectors.scalars import DeferredScalars
-from canary.training.collectors.uncounted import uncounted
+from canary.training.collectors.clock import DeferredScalars, StepClock
 from canary.training.exact.operators import LiveTensors, WorkCounter
 from canary.training.exact.parameters import (
     UpdateCapture,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from canary.training.collectors.living import living
+from canary.training.collectors.aside import living
 
 
 class Unhashable(type):

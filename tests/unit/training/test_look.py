@@ -23,9 +23,8 @@ from canary.protocol.job import JOB, Job
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.runner.exec.command import MARKS, SITE
-from canary.training.exact.gradients import Gradients
 from canary.training.exact.operators import LiveTensors, WorkCounter, _Counting
-from canary.training.exact.parameters import UpdateCapture
+from canary.training.exact.parameters import Gradients, UpdateCapture
 from canary.training.exact.signals import ExactSignals
 from canary.training.launch import TrainingLaunch
 

@@ -23,9 +23,9 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
     return Pair()
 
 
-class Stream(IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(4))
+class Stream(IterableDataset[float]):
+    def __iter__(self) -> Iterator[float]:
+        return iter(torch.rand(4).tolist())
 
 
 class Drawing:
@@ -44,7 +44,6 @@ def test_loaders_get_other_workers(pair: Pair) -> None:
     assert len(list(loader)) == 3
     assert loader.num_workers == 0
     assert pair.why_not() is None
-    assert pair.found == {"iterable": False}
 
 
 def test_rows_drawn_where_they_are_loaded_cannot_be_compared(pair: Pair) -> None:
@@ -53,10 +52,10 @@ def test_rows_drawn_where_they_are_loaded_cannot_be_compared(pair: Pair) -> None
     assert pair.why_not() == DRAWN
 
 
-def test_a_stream_is_noted(pair: Pair) -> None:
+def test_a_stream_may_draw_at_random(pair: Pair) -> None:
     pair.begin({"workers": 0})
     list(DataLoader(Stream()))
-    assert pair.found == {"iterable": True}
+    assert pair.why_not() is None
 
 
 def test_without_a_loader_workers_mean_nothing(pair: Pair) -> None:
@@ -72,11 +71,10 @@ def test_a_trainer_saves_into_the_runs_folder(pair: Pair) -> None:
     pair.vary(trainer, Path("run"))
     assert (trainer.args.output_dir, trainer.args.save_steps) == ("run", 2)
     assert pair.why_not() is None
-    assert pair.found["saved_at"] == 2
 
 
 def test_a_run_that_is_not_varied_stays_as_it_is(pair: Pair) -> None:
     before = DataLoader.__iter__
     pair.begin(None)
     assert DataLoader.__iter__ is before
-    assert (pair.found, pair.why_not(), pair.resume) == ({}, None, None)
+    assert (pair.why_not(), pair.resume) == (None, None)

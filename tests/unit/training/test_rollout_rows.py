@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from canary.record.exact import Exact
+from canary.record.exact import Exact, Rollout
 from canary.record.ranks import merged_exact
-from canary.training.exact.rollouts import RolloutCollector, statistics_of
+from canary.training.exact.rollouts import add_rollout, statistics_of
 
 
 def rollout(rewards: list[list[float]], lengths: list[int]) -> dict[str, torch.Tensor]:
@@ -24,10 +24,10 @@ def rollout(rewards: list[list[float]], lengths: list[int]) -> dict[str, torch.T
 
 
 def test_the_tokens_of_completions_count_and_no_others() -> None:
-    rows = RolloutCollector()
-    rows.add(rollout([[1.0, 2.0, 50.0], [3.0, 70.0, 70.0]], [2, 1]))
-    found = rows.found["signals"]
-    assert rows.found["tokens"] == [3]
+    rows: Rollout = {"tokens": [], "signals": {}}
+    add_rollout(rows, rollout([[1.0, 2.0, 50.0], [3.0, 70.0, 70.0]], [2, 1]))
+    found = rows["signals"]
+    assert rows["tokens"] == [3]
     assert found["rewards"]["count"] == [3]
     assert found["rewards"]["mean"] == [2.0]
     assert found["rewards"]["rms"] == [pytest.approx(math.sqrt(14 / 3))]
@@ -52,9 +52,9 @@ def test_ranks_are_merged_as_if_one_had_seen_all_values() -> None:
     sides = [rollout([[1.0, 2.0, 0.0]], [2]), rollout([[4.0, 0.0, 0.0]], [1])]
     each: list[Exact] = []
     for side in sides:
-        rows = RolloutCollector()
-        rows.add(side)
-        each.append({"rollout": rows.found, "batches": []})
+        rows: Rollout = {"tokens": [], "signals": {}}
+        add_rollout(rows, side)
+        each.append({"rollout": rows, "batches": []})
     merged = merged_exact(dict(enumerate(each)))["rollout"]
     assert merged["tokens"] == [3]
     assert merged["signals"]["rewards"]["count"] == [3]

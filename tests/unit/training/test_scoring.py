@@ -23,9 +23,14 @@ from canary.config.load import load_values
 from canary.errors import ConfigError, InputError
 from canary.inputs.embedded import EMBEDDED_REWARD, reward_dir, tiny_dir
 from canary.protocol.spec import WorkloadSpec
-from canary.training.trainers.ppo.reward_model import RewardModel, load_reward_model
 from canary.training.trainers.ppo.rollout import Rollout
-from canary.training.trainers.ppo.scoring import RewardFunctions, Samples, build_scorer
+from canary.training.trainers.ppo.scoring import (
+    RewardFunctions,
+    RewardModel,
+    Samples,
+    build_scorer,
+    load_reward_model,
+)
 
 CPU = torch.device("cpu")
 QUESTIONS = ("Spell cat.", "3 + 4 =", "Copy this line exactly as it stands, every word of it:\nowl")

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.common import alert
-from canary.training.anomaly.detectors.series import shift_of
+from canary.training.anomaly.detectors.common import alert, shift_of
 from canary.training.anomaly.observation import Observation
 
 ENOUGH = 10

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.common import Episodes, alert
-from canary.training.anomaly.detectors.series import split, spread_of, trend_of
+from canary.training.anomaly.detectors.common import Episodes, alert, split, spread_of, trend_of
 from canary.training.anomaly.observation import Observation
 
 NOTHING = 1e-6

@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.common import Episodes, alert
-from canary.training.anomaly.detectors.series import long_run, shift_of, split
+from canary.training.anomaly.detectors.common import Episodes, alert, long_run, shift_of, split
 from canary.training.anomaly.observation import Agreement, Observation, Sample
 
 WINDOW = 200

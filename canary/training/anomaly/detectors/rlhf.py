@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from canary.record.alert import Alert
-from canary.training.anomaly.detectors.common import Episodes, alert
-from canary.training.anomaly.detectors.series import split
+from canary.training.anomaly.detectors.common import Episodes, alert, split
 from canary.training.anomaly.observation import Observation
 
 KL = 1.0

@@ -85,14 +85,15 @@ def trainer_loaded(module: ModuleType) -> None:
 def torch_loaded(module: ModuleType) -> None:
     """Wait for the first optimizer of this process."""
     mark("torch")
-    load_alone("training/collectors/loads").LOADS.begin(module)
-    load_alone("training/attach/taps").Taps(optimizer_made, backwards_alone).install(module)
+    taps = load_alone("training/collectors/taps")
+    taps.LOADS.begin(module)
+    taps.Taps(optimizer_made, backwards_alone).install(module)
 
 
 @guarded
 def models_loaded(module: ModuleType) -> None:
     """Note embeddings that get more rows."""
-    load_alone("training/collectors/loads").LOADS.transformers_loaded(module)
+    load_alone("training/collectors/taps").LOADS.transformers_loaded(module)
 
 
 def backwards_alone(count: str) -> None:

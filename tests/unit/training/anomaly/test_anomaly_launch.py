@@ -16,7 +16,7 @@ from canary.errors import ConfigError
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.tracked import row_scalars
-from canary.training.anomaly.run_detectors import RunDetectors
+from canary.training.anomaly.advanced import RunDetectors
 
 
 def row(step: int, loss: float = 1.0, **more: Any) -> Any:

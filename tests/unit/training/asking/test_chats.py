@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from canary.training.asking import observer
+from canary.training.exact import fingerprints
 from tests.unit.training.asking import chats
 from tests.unit.training.asking.chats import (
     IGNORE,
@@ -181,6 +181,6 @@ def test_prompts_of_left_padded_ids_are_found(
     covers_padding: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop has neither a trainer nor a dataset with columns: only its tokenizer lives."""
-    monkeypatch.setattr(observer, "only_tokenizer", tokenizer)
+    monkeypatch.setattr(fingerprints, "only_tokenizer", tokenizer)
     found = Chat(Plain(completions()), left_padded(covers_padding), is_loop=True).run()
     assert found["prompt_labels"]["status"] == expected, found

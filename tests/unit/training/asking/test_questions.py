@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+from canary.training.asking.again import perturbed
 from canary.training.asking.observer import Asking
-from canary.training.asking.rounding import perturbed
 from tests.unit.training.asking.tiny import EOS, Loop, batch, broken, gpt2, llama
 
 

@@ -13,10 +13,10 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, modeling_utils
 
 from canary.record.facts import Facts
-from canary.training.collectors.loads import LOADS, Loads
+from canary.training.collectors.taps import LOADS, Loads
 from canary.training.exact.operators import WorkCounter
 from canary.training.facts.texts import new_tokens, open_turns
-from canary.training.facts.warned import Warnings
+from canary.training.facts.watching import Warnings
 
 
 def test_a_warning_of_a_library_is_kept_and_shown_where_it_would_be() -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from canary.training.exact.parameters import parameters_of
-from canary.training.torch_loop.models import (
+from canary.training.torch_loop.step_optimizers import (
     Several,
     as_one,
     holds,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from torch.optim import SGD, Optimizer
 
 from canary.training.torch_loop.recording import loss_tensors
 from canary.training.torch_loop.step_optimizers import StepOptimizers
-from canary.training.torch_loop.watch import StepArguments
+from canary.training.torch_loop.watch import around_closure
 
 
 def optimizer(*values: torch.Tensor) -> Optimizer:
@@ -71,18 +70,20 @@ def test_one_that_steps_after_a_backward_of_its_own_is_left_out(model: nn.Linear
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_closure_is_watched_where_it_was_given(named: bool) -> None:
-    calls: list[str] = []
+    log: list[str] = []
 
     def closure() -> float:
-        calls.append("loss")
+        log.append("loss")
         return 0.5
 
-    step = StepArguments(("optimizer",) if named else ("optimizer", closure, 7), {})
-    step = replace(step, kwargs={"closure": closure}) if named else step
-    args, kwargs = step.watched(lambda: calls.append("begins"), lambda: calls.append("ended"))
+    args: Any = ("optimizer",) if named else ("optimizer", closure, 7)
+    kwargs: Any = {"closure": closure} if named else {}
+    found = around_closure(args, kwargs, lambda: log.append("begins"), lambda: log.append("ended"))
+    assert found is not None
+    args, kwargs = found
     watched: Any = kwargs["closure"] if named else args[1]
     assert watched() == 0.5
-    assert calls == ["begins", "loss", "ended"]
+    assert log == ["begins", "loss", "ended"]
     assert (args[0], args[2:], [*kwargs]) == (
         *("optimizer", () if named else (7,)),
         ["closure"] if named else [],
@@ -91,7 +92,7 @@ def test_a_closure_is_watched_where_it_was_given(named: bool) -> None:
 
 @pytest.mark.parametrize("args", [(), ("optimizer",), ("optimizer", 3)])
 def test_a_step_without_a_closure_has_none(args: tuple[Any, ...]) -> None:
-    assert StepArguments(args, {"closure": None}).closure is None
+    assert around_closure(args, {"closure": None}, bool, bool) is None
 
 
 def test_only_single_numbers_are_losses() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 TAPPED = """
 import torch
-from canary.training.attach import taps
+from canary.training.collectors import taps
 original = torch.autograd.backward
 found = []
 told = lambda _: found.append("optimizer"), lambda count: print("backward", count)
