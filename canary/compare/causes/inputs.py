@@ -126,7 +126,11 @@ def _other_ids(facts: Facts) -> list[Difference]:
 
 
 def _other_bos(facts: Facts) -> object:
-    bos, rows = facts.exact_counts("bos_tokens", "sequences")
+    """Whether the sequences differ by BOS, and by at most as many other tokens."""
+    bos, rows, tokens = facts.exact_counts("bos_tokens", "sequences", "input_tokens")
+    others = tokens[1] - tokens[0] - (bos[1] - bos[0])
+    if rows[0] == rows[1] and abs(others) > rows[0]:
+        return []
     was, now = (count / (of or 1) for count, of in zip(bos, rows, strict=True))
     words = f"BOS tokens per sequence {was:.2f} -> {now:.2f}"
     found = _other_ids(facts) if abs(now - was) >= A_BOS else []

@@ -54,7 +54,8 @@ def phase_of(*names: str) -> Callable[[Facts], PhaseGrowth | None]:
 def _kernel(facts: Facts) -> list[object]:
     """Return the counts that rose, with the phase, operators and memory that go with them."""
     found: list[object] = [*risen(facts, *COUNTS)[:3]]
-    if not found:
+    kept = facts.failed("live_memory") and not facts.failed(*COUNTS)
+    if not found or kept:  # What failed speaks, not what rose a little beside it.
         return []
     grown = [row for row in facts.operators.rows if (row.growth_calls or 0) > 0]
     grown.sort(key=lambda row: -(row.growth_calls or 0))

@@ -191,3 +191,41 @@ def test_without_a_tokenizer_the_models_config_knows_eos() -> None:
     unknown = special_ids(trainer(vocab_size=64, eos_token_id=50256))
     assert "eos_labels" not in describe_batch(batch, unknown)
     assert special_ids(SimpleNamespace(model=None)) is None
+
+
+@pytest.mark.parametrize(("others", "category"), [(0, "tokenization"), (20, "data")])
+def test_bos_that_went_with_many_other_tokens_is_a_part_of_lost_text(
+    others: int, category: str
+) -> None:
+    before = changed(sides()[0], *every_micro("bos_tokens", 2), *every_micro("sequences", 2))
+    lost = every_micro("input_tokens", lambda tokens: tokens - 2 * (1 + others))
+    rows = [
+        change
+        for key in ("rows", "texts")
+        for change in every_micro(key, {"input_ids": ["x", "y"]})
+    ]
+    ids = [*every_micro("bos_tokens", 0), *every_micro("sequences", 2), *OTHER_HASHES]
+    now = changed(sides()[1], *ids, *rows, *lost, *OTHER_LOSS)
+    top = compare_to_baseline(now, before, gates=()).diagnosis.top_suspect
+    assert top is not None
+    assert top.category == category
+
+
+def test_what_failed_speaks_before_what_differs_beside_it() -> None:
+    """A broken rule of clipping, and kept tensors, each beside a little more work."""
+    optimizer = {"updates": 11, "backwards": [2] * 11, "clips_before": 11, "clips_between": 10}
+    norm = (("exact", "first_gradient", "total"), 2.0)
+    facts = (("exact", "facts"), {"updates": {"optimizers": [optimizer]}})
+    work = (("exact", "work", "operator_total"), exact()["work"]["operator_total"] + 30)
+    memory = [{"start_bytes": 0, "live_bytes": [size << 20] * 12} for size in (100, 130)]
+    before, now = sides()
+    clipped = compare_to_baseline(changed(now, norm, facts, work), before, gates=())
+    kept = compare_to_baseline(
+        changed(now, work, (("exact", "memory"), memory[1])),
+        changed(before, (("exact", "memory"), memory[0])),
+        gates=(),
+    )
+    assert [one.diagnosis.suspects[0].category for one in (clipped, kept)] == [
+        "optimizer",
+        "memory",
+    ]
