@@ -200,8 +200,9 @@ ROWS = (
     Row(C.TOKENIZATION, _other_bos, "the BOS tokens of the sequences changed: {bos_tokens}",
         ("print the first ids of one row on both sides, and find the code that puts BOS there",),
         strength=0.94, group="ids"),
-    Row(C.TOKENIZATION, _same_texts, "the same text gives different tokens", FORMAT, strength=0.94,
-        group="ids"),
+    Row(C.TOKENIZATION, _same_texts,
+        "the same text, but for spaces and line breaks, gives different tokens", FORMAT,
+        strength=0.94, group="ids"),
     Row(C.TOKENIZATION, lambda f: [c for c in (f.rose("dataset_maps"), f.rose("tokenizer_calls"))
         if c], lambda f: ("passes over the data set are no longer found in the cache"
         if f.rose("dataset_maps") else "the tokenizer is called more often"),

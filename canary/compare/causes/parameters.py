@@ -67,6 +67,12 @@ def _fewer(one: Mapping[str, int], other: Mapping[str, int]) -> Iterator[str]:
             yield f"{missing} of {count} tensors of {shown}" if missing < count else shown
 
 
+def _other_reference(facts: Facts) -> Difference | None:
+    """Return the difference of two reference models; none if a side has no reference."""
+    found = facts.difference("model", "reference_sha256")
+    return found if found is not None and found.baseline and found.current else None
+
+
 def _parts(facts: Facts) -> tuple[str, str]:
     groups = facts.exact(lambda exact: exact.get("model", {}).get("trainable_groups", {}))
     adapted = facts.now.config.get("use_peft") or any(
@@ -87,7 +93,7 @@ ROWS = (
     _adapter(lambda f: f.signal("reference_logprobs"),
         "the reference's log-probabilities of the same completions differ, the policy's do not",
         REFERENCE),
-    _adapter(lambda f: not f.reference_rounded and f.difference("model", "reference_sha256"),
+    _adapter(lambda f: not f.reference_rounded and _other_reference(f),
         "the reference model has different weights", REFERENCE),
     _adapter(lambda f: f.entry in ("first_update", "trajectory") and f.failed("trainable_changed"),
         "trainable parameters do not change", _parts, strength=0.6),

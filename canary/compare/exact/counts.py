@@ -76,6 +76,8 @@ class Count:
         found = Counted(self, was, now, limit, quiet_below=self.quiet_below)
         if key.endswith("_pct"):
             found = replace(found, limit=limit / 100 * (was or 0), limit_pct=limit)
+        if self.stage != "work" and baseline.exact.get("steps") != current.exact.get("steps"):
+            return replace(found, why_not="the looks have other numbers of steps")
         return self.adjusted(found, baseline, current)
 
 
@@ -197,7 +199,8 @@ def _tokenizer_calls(found: Counted, baseline: RunRecord, current: RunRecord) ->
     map whose result one side found in the user's cache called no tokenizer there."""
     whole = [side.io.get("tokenizer_calls") for side in (baseline, current)]
     steps: int | None = current.exact.get("steps")
-    if (whole[0] or 0) != (whole[1] or 0):
+    lengths = {len(side.stability.loss_values) for side in (baseline, current)}
+    if (whole[0] or 0) != (whole[1] or 0) and len(lengths) == 1:
         found = replace(found, baseline=whole[0], current=whole[1])
         steps = len(current.stability.loss_values)
     hits = [side.io.get("dataset_cache_hits") for side in (baseline, current)]

@@ -53,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     tokens.answers_kept,
     tokens.closed_turns,
     tokens.pair_labels,
+    tokens.pairs_differ,
     losses.own_target,
     parameters.weights_loaded,
     tokens.new_tokens_train,

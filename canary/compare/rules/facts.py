@@ -80,12 +80,22 @@ def no_whole_groups(record: RunRecord) -> str:
     if trainer_of(record).advantages == "whitened":
         return f"{trainer_of(record).title} has no groups, and its advantages were not recorded"
     for key in ("steps_per_generation", "num_iterations", "generation_batch_size"):
-        if argument(record, key, None) not in (None, 1):
+        if argument(record, key, None) not in (None, 1, _of_one_step(record, key)):
             return f"{key} is set: a step may not hold whole groups"
     micro = micro_batches(record)
     if not micro or any("advantages" not in m for m in micro):
         return "advantages were not recorded"
     return ""
+
+
+def _of_one_step(record: RunRecord, key: str) -> object:
+    """Return the value that trl fills in itself, with which each step generates its own batch."""
+    steps = argument(record, "gradient_accumulation_steps", 1)
+    rows = argument(record, "per_device_train_batch_size", 8)
+    if key == "steps_per_generation":
+        return steps
+    whole = key == "generation_batch_size" and isinstance(steps, int) and isinstance(rows, int)
+    return steps * rows * max(1, len(record.ranks.get("by_rank", ()))) if whole else None
 
 
 def farthest(values: Sequence[float], expected: float) -> float:

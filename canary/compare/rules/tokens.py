@@ -18,6 +18,7 @@ from canary.compare.rules.facts import (
     without_tokens,
 )
 from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
+from canary.errors import counted
 from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
@@ -130,6 +131,28 @@ def pair_labels(record: RunRecord) -> Answer:
         value=count,
         doubt="" if mean else "do the prompts of both sides cancel in the loss?",
     )
+
+
+@rule(
+    "pairs_differ",
+    "the two answers of a preference pair differ",
+    "a trainer of pairs, whose chosen rows come before the rejected ones; broken if all are equal",
+    "look where chosen and rejected are read, and at what truncation leaves of both",
+)
+def pairs_differ(record: RunRecord) -> Answer:
+    """A pair of equal answers has margin 0 whatever the model learns."""
+    if trainer_of(record).rows != "pair":
+        return only_for("trainings on preference pairs")
+    pairs: list[tuple[str, str]] = []
+    for micro in micro_batches(record):
+        rows = micro.get("rows", {}).get("input_ids", [])
+        pairs += zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=False)
+    if not pairs:
+        return not_asked("the rows of the pairs were not seen")
+    same = sum(chosen == rejected for chosen, rejected in pairs)
+    words = f"{same} of {counted(len(pairs), 'pair')} have two equal answers"
+    doubt = "" if same == len(pairs) else "such a pair teaches nothing"
+    return answer(words, broken=bool(same), size=same, value=same, doubt=doubt)
 
 
 @rule(

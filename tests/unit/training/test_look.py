@@ -319,7 +319,7 @@ def plain_sums(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
         "exact.signals.describe_model",
         "exact.signals.describe_batch",
         "exact.signals.gradient_norms",
-        "exact.gradients.gradient_norms",
+        "exact.parameters.gradient_norms",
         "exact.signals.UpdateCapture",
         "exact.operators._size",
         "look.describe_data",

@@ -129,6 +129,7 @@ BROKEN: list[tuple[str, str, list[Change], float]] = [
     ("raw_loss_finite", "sft", [exact("trajectory.grad_norms.5", "inf")], 1),
     ("dpo_first_loss", "dpo", [loss(0.68809)], 0.68809 - math.log(2)),
     ("dpo_first_loss", "dpo", [loss("nan")], math.nan),
+    ("pairs_differ", "dpo", [exact("batches", [[{"rows": {"input_ids": ["a", "b"] * 2}}]])], 2),
     ("kto_first_loss", "dpo", [KTO, loss(0.51)], 0.01),
     ("starts_at_ratio_one", "grpo", [exact("trajectory.rl.clip_ratio/low_mean.0", 0.1)], 1),
     ("starts_at_ratio_one", "grpo", [exact("trajectory.rl.kl.0", 0.01)], 0.01),
