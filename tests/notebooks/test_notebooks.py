@@ -18,9 +18,8 @@ from tools.notebooks.outputs import LARGEST, clean_notebook, cleaner
 from tools.notebooks.run import every, executed, read
 
 BY_NAME = {path.stem: path for path in every()}
-MOST_CELLS, LONGEST_S = 15, 180
-LONGEST_REPR = 1_000
-"""Beside a table or a chart."""
+MOST_CELLS, LONGEST_S = 12, 180
+LONGEST_REPR = 1_000  # beside a table or a chart
 INSTALL = "# Installs the canary where it is missing, as in Colab."
 TRY = re.compile(r"(?:^|\n)## Three things to try\n\n1\. .*\n2\. .*\n3\. ", re.DOTALL)
 
@@ -43,9 +42,11 @@ def test_a_notebook_runs_to_its_end(name: str, tmp_path: Path) -> None:
 def test_a_notebook_has_the_form_of_all(name: str) -> None:
     cells = read(BY_NAME[name]).cells
     assert len(cells) <= MOST_CELLS
-    number = int(name.partition("_")[0])
-    assert cells[0].source.startswith(f"# {number}. ")
-    assert "**What you will see.**" in cells[0].source
+    title, badge, about = cells[0].source.split("\n\n")[:3]
+    assert title.startswith(f"# {int(name[:2])}. ")
+    there = f"github/rlhf-canary/rlhf-canary/blob/main/notebooks/{name}.ipynb"
+    assert re.fullmatch(rf"\[!\[Open in Colab\]\(\S+\)\]\(https://colab\.\S+/{there}\)", badge)
+    assert about.startswith("**What you will see.**")
     install = next(cell for cell in cells if cell.cell_type == "code")
     assert install.source.startswith(INSTALL)
     assert TRY.search(cells[-1].source)

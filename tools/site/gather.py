@@ -69,11 +69,11 @@ def as_page(notebook: Path) -> str:
     from nbconvert import MarkdownExporter
 
     text, _ = MarkdownExporter().from_notebook_node(nbformat.read(notebook, as_version=4))
-    title, rest = text.split("\n", 1)
+    title, _, rest = text.split("\n\n", 2)  # The badge is a picture of another server.
     there = f"rlhf-canary/rlhf-canary/blob/main/notebooks/{notebook.name}"
     colab = f"https://colab.research.google.com/github/{there}"
     links = f"[The notebook](https://github.com/{there}) · [Open it in Colab]({colab})"
-    return f"{title}\n\n{links}\n{rest}"
+    return f"{title}\n\n{links}\n\n{rest}"
 
 
 def reference() -> str:
