@@ -18,6 +18,8 @@ Series: TypeAlias = list[float | None]
 
 TORCH_LOOP = "torch loop"
 """Stands for the trainer's class in the record of a loop that the canary found by itself."""
+MOST_ZERO = 48
+"""Names of tensors with a gradient of 0 that are kept."""
 
 
 class Part(TypedDict, total=False):
@@ -154,6 +156,8 @@ class FirstGradient(TypedDict, total=False):
     total: float
     groups: dict[str, float]
     tensors_without_gradient: list[str]
+    tensors_with_zero_gradient: list[str]
+    """The first `MOST_ZERO`, without whole groups of such."""
 
 
 def group_of(name: str) -> str:

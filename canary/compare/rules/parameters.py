@@ -8,12 +8,13 @@ from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.rules.facts import NO_UPDATES, any_gradient, argument, shown, updates_of, warned
 from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.errors import counted
-from canary.record.exact import TORCH_LOOP, group_of
+from canary.record.exact import MOST_ZERO, TORCH_LOOP, group_of
 from canary.record.facts import FollowedOptimizer, Holding
 from canary.record.types import RunRecord
 
 ZERO_GRADIENT_AT_START = ("lora_A", "lora_embedding_A")
 """LoRA starts with B = 0, so A has no gradient in the first step."""
+ZERO_GRADIENT = "their gradient is 0: does the loss use them, or do they feed a tensor that is 0?"
 CHECKPOINT_WITHOUT_GRADIENT = "None of the inputs have requires_grad=True"
 """Torch says so of a reentrant checkpoint, whose parameters then get no gradient."""
 LOW = frozenset(("torch.bfloat16", "torch.float16"))
@@ -48,18 +49,13 @@ def optimizer_holds_trainable(record: RunRecord) -> Answer:
     if not any_gradient(seen):
         updates = counted(max((one["updates"] for one in optimizers), default=0), "update")
         words = f"no tensor of the optimizer had a gradient in {updates}"
-        doubt = "" if _unchanged(record) else "other code may update the parameters"
-        return answer(words, broken=True, doubt=doubt)
+        last = record.exact.get("frozen", {}).get("final_parameters_sha256")
+        same = last and last == record.exact.get("model", {}).get("parameters_sha256")
+        other = "other code may update the parameters"
+        return answer(words, broken=True, doubt="" if same else other)
     if not holding.get("trainable_held"):
         return not_asked("the optimizer holds other tensors than the model, such as copies")
     return _missing(holding)
-
-
-def _unchanged(record: RunRecord) -> bool:
-    """Whether no parameter changed in the whole look."""
-    final = record.exact.get("frozen", {}).get("final_parameters_sha256")
-    first = record.exact.get("model", {}).get("parameters_sha256")
-    return final is not None and final == first
 
 
 def _missing(holding: Holding) -> Answer:
@@ -117,29 +113,33 @@ def trainable_changed(record: RunRecord) -> Answer:
     if not still and not changed:
         return not_asked("no optimizer holds a tensor that did not change")
     if not still:
-        words = f"{changed} trainable tensors changed in step 1"
-        return holds(words, value=update.get("tensors_changed"))
-    words = f"{len(still)} of {changed + len(still)} trainable tensors did not change in step 1"
-    return answer(
-        f"{words} ({still[0]}{', ...' if len(still) > 1 else ''})",
-        broken=True,
-        value=update.get("tensors_changed"),
-        items=still,
-        place=still[0],
-        doubt=_doubt_of_still(record, still),
-    )
+        return holds(f"{changed} trainable tensors changed in step 1", value=changed)
+    wrong, doubt = _judged(record, still)
+    words = f"{len(wrong)} of {changed + len(still)} trainable tensors did not change in step 1"
+    words += f" ({shown(wrong, len(wrong))})"
+    return answer(words, broken=True, value=changed, items=wrong, place=wrong[0], doubt=doubt)
 
 
-def _doubt_of_still(record: RunRecord, still: Sequence[str]) -> str:
-    """Return what else may explain that tensors did not change; empty if nothing does."""
-    gradient = record.exact.get("first_gradient", {})
-    if set(gradient.get("tensors_without_gradient", [])) >= {*still}:
-        if warned(record, CHECKPOINT_WITHOUT_GRADIENT):
-            return ""
-        return "they get no gradient: are they unused by the loss?"
-    groups = gradient.get("groups", {})
-    if any(groups.values()) and all(groups.get(group_of(name)) == 0 for name in still):
-        return "their gradient is 0 in step 1: do they feed a tensor that starts at 0?"
+def _judged(record: RunRecord, still: Sequence[str]) -> tuple[Sequence[str], str]:
+    """Return the unchanged tensors that count, and what else may explain them; empty if nothing
+    does. One whose gradient is missing or 0 counts only if all are so."""
+    gradient = record.exact.get("first_gradient")
+    if not gradient:
+        return still, "the look did not see their gradients: are these 0?"
+    groups, zero = gradient.get("groups", {}), gradient.get("tensors_with_zero_gradient", [])
+    without = {*gradient.get("tensors_without_gradient", [])}
+    none = set() if warned(record, CHECKPOINT_WITHOUT_GRADIENT) else without
+    unsure = none.union(still if len(zero) == MOST_ZERO else zero)
+    unsure |= {one for one in still if any(groups.values()) and groups.get(group_of(one)) == 0}
+    if wrong := [one for one in still if one not in unsure]:
+        return wrong, "" if without.issuperset(wrong) else _doubt_of_still(record)
+    if none.issuperset(still):
+        return still, "they get no gradient: are they unused by the loss?"
+    return still, ZERO_GRADIENT
+
+
+def _doubt_of_still(record: RunRecord) -> str:
+    """Return what else may explain tensors that have a gradient; empty if nothing does."""
     optimizers = (updates_of(record) or {}).get("optimizers", [])
     if sum(one.get("updates", 0) > 0 for one in optimizers) > 1:
         return "several optimizers make updates: do they take turns?"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from canary.record.exact import Clipping, FirstGradient, FirstUpdate, Model, group_of
+from canary.record.exact import MOST_ZERO, Clipping, FirstGradient, FirstUpdate, Model, group_of
 from canary.training.collectors.aside import Wrapping, uncounted
 
 if TYPE_CHECKING:
@@ -104,16 +104,19 @@ def describe_model(model: nn.Module, digests: dict[str, bytes]) -> Model:
 def gradient_norms(model: nn.Module) -> FirstGradient:
     """Return the gradients' L2 norm in total and by module group, in float64."""
     norms: dict[str, float] = defaultdict(float)
-    without: list[str] = []
+    without, zero = list[str](), list[str]()
     for name, value in model.named_parameters():
         if value.grad is not None:
-            norms[group_of(name)] += float(local(value.grad.detach()).double().norm()) ** 2
+            size = float(local(value.grad.detach()).double().norm())
+            norms[group_of(name)] += size**2
+            zero += [] if size else [name]
         elif value.requires_grad:
             without.append(name)
     return {
         "total": sum(norms.values()) ** 0.5,
         "groups": {name: squared**0.5 for name, squared in sorted(norms.items())},
         "tensors_without_gradient": without,
+        "tensors_with_zero_gradient": [one for one in zero if norms[group_of(one)]][:MOST_ZERO],
     }
 
 

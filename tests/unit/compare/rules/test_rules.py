@@ -121,6 +121,8 @@ KTO = of_type("kto")
 TWO_RANKS = {
     f"{moment}_parameters_sha256": {"0": "aa", "1": "aa"} for moment in ("initial", "final")
 }
+UNCHANGED = exact("first_update.tensors_unchanged", ["a", "b"])
+ZERO, NONE = (f"first_gradient.tensors_with{one}_gradient" for one in ("_zero", "out"))
 APART = TWO_RANKS | {"final_parameters_sha256": {"0": "aa", "1": "bb"}}
 
 BROKEN: list[tuple[str, str, list[Change], float]] = [
@@ -133,7 +135,8 @@ BROKEN: list[tuple[str, str, list[Change], float]] = [
     ("kto_first_loss", "dpo", [KTO, loss(0.51)], 0.01),
     ("starts_at_ratio_one", "grpo", [exact("trajectory.rl.clip_ratio/low_mean.0", 0.1)], 1),
     ("starts_at_ratio_one", "grpo", [exact("trajectory.rl.kl.0", 0.01)], 0.01),
-    ("trainable_changed", "sft", [exact("first_update.tensors_unchanged", ["a", "b"])], 2),
+    ("trainable_changed", "sft", [UNCHANGED], 2),
+    ("trainable_changed", "sft", [UNCHANGED, exact(ZERO, ["a"])], 1),
     ("trainable_changed", "sft", [exact("model.trainable_parameters", 0)], 1),
     ("frozen_unchanged", "dpo", [exact("frozen.changed", ["a", "b"])], 2),
     ("frozen_unchanged", "dpo", [exact("frozen.reference_changed", True)], 1),
@@ -275,29 +278,24 @@ OF_DATA = {"rows_have_labels", "bos_as_tokenized", "stops_at_trained_end", "grou
 OF_DATA |= {"each_reward_varies", "worker_draws", "stream_split", "answers_kept"}
 """Held by test_data_rules."""
 
-UNUSED = [
-    exact("first_update.tensors_unchanged", ["pooler.weight"]),
-    exact("first_gradient.tensors_without_gradient", ["pooler.weight"]),
-]
+UNUSED = [UNCHANGED, exact(NONE, ["a", "b"])]
 BEFORE_A_ZERO = [
     exact("first_update.tensors_unchanged", ["adapter.down.weight"]),
     exact("first_gradient.groups", {"adapter.down": 0.0, "adapter.up": 0.5}),
 ]
 NO_GRADIENT = [BEFORE_A_ZERO[0], exact("first_gradient.groups", {"adapter.down": 0.0})]
 MOVING_AVERAGE = [exact("frozen.changed", ["teacher.weight"]), config("trainer", TORCH_LOOP)]
-UNLABELLED = [config("training_type", "exec"), exact("batches", [])]
-OWN_LOSS = exact("evidence", {"own_loss": "compute_loss"})
+GROWN = [config("training_type", "exec"), exact("batches", []), exact("trajectory.losses.4", 5e5)]
 DOUBTED: list[tuple[str, str, list[Change], str]] = [
-    (
-        "loss_bounded",
-        "sft",
-        [*UNLABELLED, exact("trajectory.losses.4", 5e5)],
-        "do its targets grow",
-    ),
+    ("loss_bounded", "sft", GROWN, "do its targets grow"),
     ("learning_rate_positive", "sft", [rates(0, 0.0)], "only the first steps: is this a warm-up"),
     ("trainable_changed", "sft", UNUSED, "they get no gradient: are they unused by the loss"),
-    ("trainable_changed", "sft", BEFORE_A_ZERO, "do they feed a tensor that starts at 0"),
+    ("trainable_changed", "sft", BEFORE_A_ZERO, "or do they feed a tensor that is 0"),
     ("frozen_unchanged", "sft", MOVING_AVERAGE, "does the loop write them on purpose"),
+    ("trainable_changed", "sft", [UNCHANGED, exact(ZERO, ["b", "a"])], "does the loss use them"),
+    ("trainable_changed", "sft", [UNCHANGED, exact(NONE, ["b"]), exact(ZERO, ["a"])], "is 0: does"),
+    ("trainable_changed", "sft", [UNCHANGED, exact(ZERO, [*map(str, range(48))])], "is 0: does"),
+    ("trainable_changed", "sft", [UNCHANGED, exact("first_gradient", {})], "did not see their"),
 ]
 
 
