@@ -1,4 +1,4 @@
-"""How long a training is: one that ends within the look has another length than one that goes on."""
+"""How long a training is: one that ends within the look is not as long as one that goes on."""
 
 from __future__ import annotations
 
