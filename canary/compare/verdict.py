@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import MOST_KEYS, named, shown
+from canary.compare.exact.length import LENGTH
 from canary.compare.exact.sides import show
 from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Verdict
@@ -184,6 +185,8 @@ IN_WORDS = {
 
 def finding(difference: Difference) -> str:
     """Return what differs first, from which step on, and its numbers, in a few words."""
+    if difference.signal == LENGTH:
+        return difference.detail
     signal = difference.signal.replace("_", " ")
     verb = "differ" if signal.endswith("s") and not signal.endswith("ss") else "differs"
     words = IN_WORDS.get(difference.stage, f"the {signal} {verb}")

@@ -22,6 +22,7 @@ from canary.compare.exact.changes import (
 from canary.compare.exact.counts import work_checks
 from canary.compare.exact.inputs_stages import INPUTS, not_seen
 from canary.compare.exact.learning_stages import LEARNING
+from canary.compare.exact.length import LENGTH, length, length_of
 from canary.compare.exact.rollout_stage import rollout_differences, steps_with_same_completions
 from canary.compare.exact.sides import Sides, is_finite
 from canary.compare.exact.stages import (
@@ -38,7 +39,7 @@ from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
 
-SIGNALS = (*INPUTS, rollout_differences, *LEARNING)
+SIGNALS = (*INPUTS, rollout_differences, *LEARNING, length)
 """The signals of learning: equal, or within the tolerance of rounding. The place of each is that of
 its stage. Counts of work have a table of their own (`canary.compare.exact.counts`)."""
 REPEATS_LOOKED_AT = 4
@@ -274,7 +275,8 @@ def _not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | No
         steps, expected = (len(one.steps(r.exact)) if one.steps else 0 for r in (after, before))
         if stage == "rollout" and not steps_with_same_completions(before, after):
             return check_of(stage, "skip", f"{OF_ROLLOUT}: the completions differ from step 1 on")
-        if steps >= expected:
+        end = length_of(after)
+        if steps >= (min(expected, end.steps) if end.known else expected):
             return None
         reason = f"{words}: equal for {steps} steps, but the baseline has {expected} (look_steps)"
         return check_of(stage, "inconclusive", reason)
@@ -292,7 +294,7 @@ def _follows_a_seed(found: Difference) -> bool:
         return found.signal in ("parameters_sha256", "reference_sha256")
     if found.stage == "first_update":
         return found.signal != "learning_rate"
-    return found.signal != "tensors_without_gradient"
+    return found.signal not in ("tensors_without_gradient", LENGTH)
 
 
 def _not_reproducible(unsteady: Sequence[Difference]) -> Check | None:
