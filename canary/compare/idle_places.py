@@ -16,13 +16,18 @@ from canary.record.types import RunRecord
 def not_run(before: RunRecord, now: RunRecord, files: Sequence[FileChange]) -> Iterator[Place]:
     """Yield a place for each function whose changed lines did not run, of files that both trainings
     loaded. None if the look was the whole training: then there was nothing else to run."""
-    end = length_of(now)
-    if end.known and end.steps <= now.exact.get("steps", 0):
+    if is_whole(now):
         return
     was, new = (side.exact.get("code", {}).get("files", {}) for side in (before, now))
     for file in files:
         if file.path in new and file.old_path in was:
             yield from _of_file(file, was[file.old_path], new[file.path])
+
+
+def is_whole(record: RunRecord) -> bool:
+    """Whether the training ended by itself within the look."""
+    end = length_of(record)
+    return end.known and end.steps <= record.exact.get("steps", 0)
 
 
 def _of_file(file: FileChange, before: FileCode, after: FileCode) -> Iterator[Place]:

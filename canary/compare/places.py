@@ -16,7 +16,7 @@ from canary.compare.diagnosis.changed_settings import setting_changes
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
 from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.exact.changes import made_by_command, shown
-from canary.compare.idle_places import not_run
+from canary.compare.idle_places import is_whole, not_run
 from canary.compare.ran_lines import MODULE as MODULE
 from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
@@ -97,6 +97,9 @@ def changed_places(
     ordered = sorted(every, key=lambda place: _rank(place, phases, names))
     by_line = was.get("noted") == new.get("noted") == "lines"
     unseen = tuple(not_run(before, now, source.files if source else ()))
+    if not by_line and not is_whole(now):  # Functions that no step called count as run before.
+        called_late = {(one.name, one.function): one for one in code if one.phase == SETUP}
+        unseen = tuple(one for one in called_late.values() if one.function not in ("", MODULE))
     return Places(tuple(ordered), idle, bool(was and new), by_line, unseen, _looked(before, now))
 
 

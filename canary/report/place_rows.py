@@ -53,7 +53,11 @@ def not_run(found: Comparison) -> str:
     steps, them = found.places.steps, "them" if others else "it"
     look = f"the {counted(steps, 'compared step')}" if steps else "the look"
     every = f"{', '.join(others)} and {last}" if others else last
-    return f"{every} changed, and did not run in {look}: raise look_steps to compare {them}"
+    if found.places.by_line:
+        return f"{every} changed, and did not run in {look}: raise look_steps to compare {them}"
+    was = "were" if others else "was"
+    later = "if they run" if others else "if it runs"
+    return f"{every} changed, and {was} not seen to run in {look}: {later} later, raise look_steps"
 
 
 def to_do(found: Comparison, remedy: str) -> str:

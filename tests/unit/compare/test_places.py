@@ -347,3 +347,11 @@ def test_a_look_that_was_the_whole_training_left_nothing_to_run() -> None:
     assert len(places(*sides, IDLE).not_run) == 2
     sides[1].exact["steps"] = 7
     assert not places(*sides, IDLE).not_run
+
+
+def test_where_lines_are_not_noted_functions_that_no_step_called_are_kept() -> None:
+    sides = [run(train=file({"setup": "48-52"}, evaluate=(48, 52, d))) for d in "ab"]
+    for side in sides:
+        side.exact["code"]["noted"] = "functions"
+    found = places(*sides, IDLE)
+    assert [(one.line, one.function) for one in found.not_run] == [(50, "evaluate")]

@@ -80,7 +80,8 @@ def test_the_page_shows_place_changed_lines_and_what_to_do() -> None:
 def idle(count: int, steps: int = 12) -> Comparison:
     not_run = tuple(replace(PLACE, line=line) for line in range(1, count + 1))
     return replace(
-        compare_to_baseline(record(10), record(1)), places=Places(not_run=not_run, steps=steps)
+        compare_to_baseline(record(10), record(1)),
+        places=Places(not_run=not_run, steps=steps, by_line=True),
     )
 
 
@@ -120,3 +121,13 @@ def test_a_difference_with_a_place_names_only_that() -> None:
     assert "did not run" not in render(shown, "text")
     nowhere = replace(shown, places=Places((), 1, not_run=(PLACE,), steps=12))
     assert "did not run" in render(nowhere, "text").splitlines()[1]
+
+
+def test_where_lines_are_not_noted_a_function_was_not_seen_to_run() -> None:
+    shown = replace(idle(1), verdict="pass")
+    shown = replace(shown, places=replace(shown.places, by_line=False))
+    line = render(shown, "text").splitlines()[1]
+    assert line == (
+        "  lib/train.py:1 changed, and was not seen to run in the 12 compared steps: if it runs "
+        "later, raise look_steps"
+    )
