@@ -16,6 +16,7 @@ from canary.compare.diagnosis.changed_settings import setting_changes
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
 from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.exact.changes import made_by_command, shown
+from canary.compare.idle_places import is_whole, not_run
 from canary.compare.ran_lines import MODULE as MODULE
 from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
@@ -95,7 +96,18 @@ def changed_places(
     names = {setting_name(key) for key in (*made, *(change.key for change in unset))}
     ordered = sorted(every, key=lambda place: _rank(place, phases, names))
     by_line = was.get("noted") == new.get("noted") == "lines"
-    return Places(tuple(ordered), idle, known=bool(was and new), by_line=by_line)
+    unseen = tuple(not_run(before, now, source.files if source else ()))
+    if not by_line and not is_whole(now):  # Functions that no step called count as run before.
+        called_late = {(one.name, one.function): one for one in code if one.phase == SETUP}
+        unseen = tuple(one for one in called_late.values() if one.function not in ("", MODULE))
+    return Places(tuple(ordered), idle, bool(was and new), by_line, unseen, _looked(before, now))
+
+
+def _looked(before: RunRecord, now: RunRecord) -> int:
+    """Return the steps that looks alone compared; 0 if a training went on after its look."""
+    sides = (before, now)
+    alone = all(side.config.get("exact") for side in sides)
+    return min(side.exact.get("steps", 0) for side in sides) if alone else 0
 
 
 def place_of_failure(record: RunRecord, source: SourceChanges | None) -> Places:

@@ -18,8 +18,9 @@ MODULE = "<module>"
 class RanLines:
     """The lines of a file that ran in a run; none if the run did not load the file."""
 
-    def __init__(self, file: FileCode) -> None:
-        self._functions = file.get("functions", {})
+    def __init__(self, file: FileCode, *, idle: bool = False) -> None:
+        """`idle`: owners are also functions that did not run."""
+        self._functions = file.get("functions", {}) | (file.get("idle", {}) if idle else {})
         self._ran = {phase: _merged(text) for phase, text in file.get("ran", {}).items()}
         self._starts, self._owners = _innermost(
             [(first, last, name) for name, (first, last, _) in self._functions.items()]
@@ -49,7 +50,7 @@ class RanLines:
         return self._owners[place] if place >= 0 else MODULE
 
     def digest(self, name: str) -> str | None:
-        """Return the hash of a function's code; None if it did not run."""
+        """Return the hash of a function's code; None if it is not known."""
         function = self._functions.get(name)
         return function[2] if function else None
 

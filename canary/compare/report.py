@@ -193,6 +193,10 @@ class Places:
     """Whether both sides noted the code that ran."""
     by_line: bool = False
     """Whether lines were noted; otherwise functions and modules (Python 3.11)."""
+    not_run: tuple[Place, ...] = ()
+    """Changed functions that did not run in the look, of files that the training loaded."""
+    steps: int = 0
+    """The compared steps, if both trainings ended with their looks; otherwise 0."""
 
     @property
     def code(self) -> tuple[Place, ...]:

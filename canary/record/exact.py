@@ -264,6 +264,8 @@ class FileCode(TypedDict, total=False):
     """Lines by phase, as `1-20,25`: the first phase of a step that ran them, otherwise `setup`."""
     functions: dict[str, tuple[int, int, str]]
     """First and last line and hash of each function, class and `<module>` that ran."""
+    idle: dict[str, tuple[int, int, str]]
+    """The same of those that did not run; missing without any, and from older versions."""
 
 
 class Code(TypedDict, total=False):

@@ -148,6 +148,8 @@ def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     yield "Where?", _where(view)
     yield "How sure?", _how_sure(found, view)
     yield "Is it slower?", _slower(found)
+    if view.not_run:
+        yield "What was not compared?", view.not_run
     if view.do:
         yield "What to do?", view.do
 

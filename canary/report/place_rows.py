@@ -8,6 +8,7 @@ from canary.compare.checks import CHECKS
 from canary.compare.places import MODULE, SHOWN, only, text_of
 from canary.compare.report import Comparison
 from canary.compare.verdict import leading_failure
+from canary.errors import counted
 
 MEANT = "Meant? Set the action's label (canary:accept), or give --accept REASON. Otherwise undo it."
 NOWHERE = "No changed code ran, and config and packages are equal. Look at data and machine."
@@ -41,6 +42,22 @@ def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
         path = place.name if place.kind == "code" else ""
         rows.append(PlaceRow(f"{place.name}{line}", note, text_of(place), path, place.line))
     return tuple(rows)
+
+
+def not_run(found: Comparison) -> str:
+    """Return a sentence about changed code that did not run; empty if a difference has places."""
+    names = [f"{place.name}:{place.line}" for place in found.places.not_run]
+    if not names or (found.verdict != "pass" and found.places.ran) or not compared(found):
+        return ""
+    *others, last = names if len(names) <= SHOWN else [*names[:SHOWN], f"{len(names) - SHOWN} more"]
+    steps, them = found.places.steps, "them" if others else "it"
+    look = f"the {counted(steps, 'compared step')}" if steps else "the look"
+    every = f"{', '.join(others)} and {last}" if others else last
+    if found.places.by_line:
+        return f"{every} changed, and did not run in {look}: raise look_steps to compare {them}"
+    was = "were" if others else "was"
+    later = "if they run" if others else "if it runs"
+    return f"{every} changed, and {was} not seen to run in {look}: {later} later, raise look_steps"
 
 
 def to_do(found: Comparison, remedy: str) -> str:

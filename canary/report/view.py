@@ -17,7 +17,7 @@ from canary.errors import counted, cut
 from canary.record.jsonio import number
 from canary.report.bisect_hint import Hint
 from canary.report.numbers import amount, signed, significant
-from canary.report.place_rows import PlaceRow, compared, place_rows, to_do
+from canary.report.place_rows import PlaceRow, compared, not_run, place_rows, to_do
 
 GROUPS = ("performance", "memory", "stability", "correctness")
 STATUS_WORDS = {
@@ -88,6 +88,8 @@ class View:
     """Changed places, best first."""
     more_places: int
     """Changed places that are not shown."""
+    not_run: str
+    """Changed code that did not run, in one sentence."""
     do: str
     """What to do, in one or two sentences."""
     name: str
@@ -141,6 +143,7 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
         first_line=found.first_line,
         places=(places := place_rows(found)),
         more_places=len(found.places.ran) - len(places) if places else 0,
+        not_run=not_run(found),
         do=to_do(found, remedy),
         name=found.current.name or found.baseline.name,
         tier=found.tier,

@@ -128,12 +128,13 @@ def _described(tree: ast.Module, lines: Phases, calls: Phases | None) -> FileCod
     for name, phase in entered.items():  # Defaults of arguments matter when the function is called.
         if phase != SETUP:
             ran.setdefault(phase, []).extend(heads[name])
-    return {
+    described = {name: (*span, digests[name]) for name, span in functions.items()}
+    idle = {name: one for name, one in described.items() if name not in entered}
+    made: FileCode = {
         "ran": {phase: ranges(found) for phase, found in ran.items()},
-        "functions": {
-            name: (*span, digests[name]) for name, span in functions.items() if name in entered
-        },
+        "functions": {name: one for name, one in described.items() if name in entered},
     }
+    return made | {"idle": idle} if idle else made
 
 
 def _of_lines(statements: list[Statement], lines: Phases) -> dict[Statement, str]:

@@ -309,3 +309,49 @@ def test_a_crash_at_a_changed_line_has_its_place(line: int, place: int | None) -
     shown = render(found, "text").splitlines()[1:3]
     if place:
         assert shown == ["  train.py:20: return 2 * x", "  Undo it."]
+
+
+IDLE = (
+    "--- a/train.py\n+++ b/train.py\n@@ -20 +20 @@\n-    x = 1\n+    x = 2\n"
+    "@@ -50 +50 @@\n-    never()\n+    ever()\n@@ -60 +60 @@\n-    One.\n+    Two.\n"
+    "@@ -70 +70 @@\n-    # one\n+    # two\n@@ -80 +80 @@\n-    return x\n+    return y\n"
+    "--- a/tests/test_train.py\n+++ b/tests/test_train.py\n@@ -1 +1 @@\n-    a\n+    b\n"
+)
+
+
+def with_idle(digest: str) -> FileCode:
+    """`net` ran, the last two functions and what `prose` holds did not."""
+    found = file({"setup": "1-10", "forward": "20"}, net=(18, 22, "n"))
+    idle = {"evaluate": (48, 52, digest), "prose": (58, 72, "p"), "save": (78, 82, digest)}
+    return {**found, "idle": idle}
+
+
+def test_changed_functions_that_did_not_run_are_kept_and_prose_and_unused_files_are_not() -> None:
+    found = places(run(train=with_idle("a")), run(train=with_idle("b")), IDLE)
+    assert not found.ran
+    assert [(one.line, one.function) for one in found.not_run] == [(50, "evaluate"), (80, "save")]
+    assert not places(run(train=with_idle("a")), run(train=with_idle("a")), IDLE).not_run
+
+
+def test_in_a_function_that_ran_only_changed_lines_of_code_did_not_run() -> None:
+    sides = (run(train=file({"forward": "20"}, net=(1, 90, digest))) for digest in "ab")
+    found = places(*sides, IDLE.replace("x = ", "#"))
+    assert [one.line for one in found.not_run] == [50]
+
+
+def test_a_look_that_was_the_whole_training_left_nothing_to_run() -> None:
+    sides = [run(train=with_idle(digest)) for digest in "ab"]
+    for side in sides:
+        side.config |= {"exact": True, "look_steps": 12, "max_steps": None}
+    assert places(*sides, IDLE).steps == 12
+    assert len(places(*sides, IDLE).not_run) == 2
+    sides[1].exact["steps"] = 7
+    assert not places(*sides, IDLE).not_run
+
+
+def test_where_lines_are_not_noted_functions_that_no_step_called_are_kept() -> None:
+    sides = [run(train=file({"setup": "48-52"}, evaluate=(48, 52, d))) for d in "ab"]
+    for side in sides:
+        side.exact["code"]["noted"] = "functions"
+    found = places(*sides, IDLE)
+    assert [(one.line, one.function) for one in found.not_run] == [(50, "evaluate")]

@@ -75,3 +75,59 @@ def test_the_page_shows_place_changed_lines_and_what_to_do() -> None:
     page = comparisons_page([("sft", sides)])
     for words in ("lib/train.py:88 in collate", f"+{LINE}", "-pass", "What to do?", "Meant?"):
         assert words in page
+
+
+def idle(count: int, steps: int = 12) -> Comparison:
+    not_run = tuple(replace(PLACE, line=line) for line in range(1, count + 1))
+    return replace(
+        compare_to_baseline(record(10), record(1)),
+        places=Places(not_run=not_run, steps=steps, by_line=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("compared", "words"),
+    [
+        (
+            idle(1),
+            "lib/train.py:1 changed, and did not run in the 12 compared steps: raise "
+            "look_steps to compare it",
+        ),
+        (
+            idle(2, 0),
+            "lib/train.py:1 and lib/train.py:2 changed, and did not run in the look: "
+            "raise look_steps to compare them",
+        ),
+        (
+            idle(5),
+            "lib/train.py:1, lib/train.py:2, lib/train.py:3 and 2 more changed, and did not "
+            "run in the 12 compared steps: raise look_steps to compare them",
+        ),
+    ],
+)
+def test_changed_code_that_did_not_run_is_named_everywhere(
+    compared: Comparison, words: str
+) -> None:
+    compared = replace(compared, verdict="pass")
+    assert render(compared, "text").splitlines()[1] == f"  {words}"
+    plain = words.replace("_", "\\_")
+    assert second_line(section(compared, SOURCE, LIMIT)) in (words, plain)
+    page = comparisons_page([("sft", sides_of(Compared(compared, (record(10),), (record(1),))))])
+    assert words in page
+
+
+def test_a_difference_with_a_place_names_only_that() -> None:
+    shown = replace(found(PLACE), places=Places((PLACE,), 1, not_run=(PLACE,), steps=12))
+    assert "did not run" not in render(shown, "text")
+    nowhere = replace(shown, places=Places((), 1, not_run=(PLACE,), steps=12))
+    assert "did not run" in render(nowhere, "text").splitlines()[1]
+
+
+def test_where_lines_are_not_noted_a_function_was_not_seen_to_run() -> None:
+    shown = replace(idle(1), verdict="pass")
+    shown = replace(shown, places=replace(shown.places, by_line=False))
+    line = render(shown, "text").splitlines()[1]
+    assert line == (
+        "  lib/train.py:1 changed, and was not seen to run in the 12 compared steps: if it runs "
+        "later, raise look_steps"
+    )

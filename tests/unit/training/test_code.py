@@ -312,3 +312,10 @@ def test_a_phase_of_many_calls_leaves_the_calls_of_the_next_one_noted(
     phases = notes.calls[__file__]
     assert phases[second.__code__.co_firstlineno] == "loss"
     assert first.__code__.co_firstlineno not in phases
+
+
+def test_functions_that_did_not_run_are_described_apart() -> None:
+    tree = ast.parse("def f():\n    return 1\n\n\ndef g():\n    return 2\n\n\ng()\n")
+    found = _described(tree, {1: "setup", 5: "setup", 6: "loss", 9: "setup"}, None)
+    assert set(found["functions"]) == {"<module>", "g"}
+    assert found["idle"]["f"][:2] == (1, 2)
