@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,10 +134,7 @@ def facts_of_ranks(module: Any) -> dict[str, Any]:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         facts["backend"] = str(torch.distributed.get_backend())
         facts["type"] = type(module).__name__ if size > 1 and module is not None else "NO"
-        if any("DTensor" in type(value).__name__ for value in _some_parameters(module)):
+        values = () if module is None else module.parameters()
+        if any("DTensor" in type(value).__name__ for value in values):
             facts["type"] = "FSDP2"
     return facts
-
-
-def _some_parameters(module: Any) -> Iterator[Any]:
-    return iter(()) if module is None else module.parameters()
