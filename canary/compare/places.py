@@ -79,7 +79,11 @@ def changed_places(
     of learning, the likeliest first."""
     was, new = before.exact.get("code", {}), now.exact.get("code", {})
     first = next((one for one in differences if one.learned), None)
-    phases = (*OF_STAGE.get(first.stage if first else "", ()), *ORDER)
+    fitting = OF_STAGE.get(first.stage if first else "", ())
+    phases = (*fitting, *ORDER)
+    # Later phases of step 1 can change a later step, but not what comes before them in their own.
+    at_once = first is not None and first.step in (None, 1)
+    never = {*ORDER} - {*fitting, SETUP} if fitting and at_once else set()
     code, others, idle = _of_files(source.files if source else (), was, new, phases)
     keys = [change for change in config if not change.cosmetic]
     packages = [_of_key("package", change) for change in environment if not change.cosmetic]
@@ -94,7 +98,7 @@ def changed_places(
         given = unset
     every = [*code, *others, *packages, *(_of_key("config", change) for change in given)]
     names = {setting_name(key) for key in (*made, *(change.key for change in unset))}
-    ordered = sorted(every, key=lambda place: _rank(place, phases, names))
+    ordered = sorted(every, key=lambda place: _rank(place, phases, names, never))
     by_line = was.get("noted") == new.get("noted") == "lines"
     unseen = tuple(not_run(before, now, source.files if source else ()))
     if not by_line and not is_whole(now):  # Functions that no step called count as run before.
@@ -236,22 +240,26 @@ def _is_comment(hunk: Hunk) -> bool:
     return all(line.lstrip()[:1] in ("", "#") for line in (*hunk.removed, *hunk.added))
 
 
-def _rank(place: Place, phases: Sequence[str], settings: set[str]) -> tuple[int, int]:
+def _rank(
+    place: Place, phases: Sequence[str], settings: set[str], never: Container[str]
+) -> tuple[int, int]:
     """Return the place's position: code of a step that fits, settings and lines that name one that
-    differs, other code, imports."""
+    differs, other code, files and packages, code that ran too late, imports."""
     late, position = _likelihood(place.phase, phases)
     lines = _texts((*place.removed, *place.added))
     imports = bool(lines) and all(line.startswith(IMPORTS) or not line for line in lines)
     words = {setting_name(word) for line in lines for word in WORD.findall(line)}
     names = not words.isdisjoint(settings)
-    if place.kind == "code" and not imports and not late:
+    if place.kind == "code" and not imports and place.phase in never:
+        group = 5
+    elif place.kind == "code" and not imports and not late:
         group = 0
     elif place.kind == "config" or (names and not imports):
         group = 1
     elif place.kind == "code" and not imports:
         group = 2
     else:
-        group = {"file": 3, "package": 4}.get(place.kind, 5)
+        group = {"file": 3, "package": 4}.get(place.kind, 6)
     return group, position
 
 

@@ -38,9 +38,10 @@ def load(key: str, path: str) -> Any:
     found = _import(key, path, module_name)
     for name in names.split("."):
         if not hasattr(found, name):
+            file = getattr(sys.modules[module_name], "__file__", None) or module_name
             raise ConfigError(
                 f"{key} names '{path}', but {module_name} has no '{name}'",
-                did_you_mean(nearest(name, dir(found)), f"define it in {_file_of(module_name)}"),
+                did_you_mean(nearest(name, dir(found)), f"define it in {file}"),
                 key=key,
             )
         found = getattr(found, name)
@@ -131,10 +132,6 @@ def _place(error: Exception) -> str:
         return ""
     frame = (of_user or frames)[-1]
     return f" (at {frame.filename}:{frame.lineno})"
-
-
-def _file_of(module_name: str) -> str:
-    return str(getattr(sys.modules[module_name], "__file__", None) or module_name)
 
 
 class NamedCall:

@@ -57,7 +57,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "next_token",
         "some tokens are trained on, each position towards the next token",
-        f"{GRADIENT}, and a model with `generate` of transformers",
+        f"{GRADIENT}, and a model with `generate` of transformers, or a causal one",
         "shift the labels once, in the data or in the loss; do not mask all of them",
         f"{TRANSFORMERS}/issues/47394",
     ),

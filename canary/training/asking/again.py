@@ -157,8 +157,6 @@ def causality(look: Look) -> Asked:
     call = next((one for one in look.known if not look.is_packed(one)), None)
     if call is None:
         raise CannotAsk("the rows hold several packed documents")
-    if not any(one.is_next_token for one in look.documents(call) if any(one.trained)):
-        raise CannotAsk("the loss is not a next-token loss: tokens may see later ones")
     ids, before = call.ids.clone(), scored(call)
     counts = torch.zeros_like(before, dtype=torch.bool)
     left_out = ids.shape[1] - 1 - before.shape[1]
@@ -168,7 +166,11 @@ def causality(look: Look) -> Asked:
         counts[one.row, [at - 1 - left_out for at in trained[:middle]]] = True
         here = slice(trained[middle] if trained else end, end)
         ids[one.row, here] = _others(ids[one.row, here], call)
-    return _compared(look, call, before, scored(call, input_ids=ids), counts)
+    found = _compared(look, call, before, scored(call, input_ids=ids), counts)
+    if not any(one.is_next_token for one in look.documents(call) if any(one.trained)):
+        look.is_causal = found["status"] == "holds"
+        raise CannotAsk("the loss is not a next-token loss: tokens may see later ones")
+    return found
 
 
 def neighbour(look: Look) -> Asked:

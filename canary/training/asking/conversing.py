@@ -184,7 +184,8 @@ def conversations(look: Look) -> list[Conversation]:
         raise CannotAsk(UNKNOWN)
     is_sampled = look.samples or len({one.raised > 0 for one in every}) > 1
     stops = look.eos_ids | text_less(look.tokenizer)
-    user, answer = (_ids(one, look.tokenizer) for one in (marks.user, marks.answer))
+    both = [look.tokenizer(x, add_special_tokens=False) for x in (marks.user, marks.answer)]
+    user, answer = (tuple(one["input_ids"]) for one in both)
     found = []
     for one in every:
         prompts, answers, begins = list[Turn](), list[Turn](), 0
@@ -203,10 +204,6 @@ def conversations(look: Look) -> list[Conversation]:
     if not found:
         raise CannotAsk(UNKNOWN)
     return found
-
-
-def _ids(mark: str, tokenizer: Any) -> Ids:
-    return tuple(tokenizer(mark, add_special_tokens=False)["input_ids"])
 
 
 def _find(ids: Ids, mark: Ids, first: int) -> int:

@@ -86,6 +86,8 @@ class Look:
     buffer: Buffer = field(default_factory=Buffer)
     losses: Sequence[float | None] = ()
     """Of the look's steps."""
+    is_causal: bool = False
+    """Whether a second call showed it, of a model whose labels are not the next tokens."""
 
     def spans(self, call: Call) -> list[Span]:
         """Return (first, end) of each row's example: what the mask leaves, without runs of padding

@@ -169,11 +169,11 @@ class Asking:
         self._modules.add(id(module))
 
     def _leaves(self, module: nn.Module, args: Any, kwargs: Any, output: Any = None) -> None:
-        # After an error, torch leaves out an argument.
         if self._busy or in_backward():
             return
         self._depth = max(0, self._depth - 1)
-        says = says_of(args, kwargs, output)
+        # After an error, torch leaves out an argument.
+        says = "" if kwargs is None else says_of(args, kwargs, output)
         if self._depth:
             if says == "tokens" and not isinstance(module, nn.Embedding):
                 self._inner = (module, args, kwargs, output)

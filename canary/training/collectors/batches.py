@@ -290,10 +290,6 @@ def _prompt_counts(inputs: Mapping[str, Any]) -> Micro:
     return cast(Micro, dict(counts))
 
 
-def _sequences(ids: torch.Tensor) -> int:
-    return len(ids) if ids.dim() > 1 else 1
-
-
 def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
     eos, bos = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos"))
     found = everything = parts(inputs)
@@ -301,7 +297,8 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
         return {}
     if "completion_ids" in inputs:
         found = found[-1:]
-    counts: Micro = {"sequences": sum(_sequences(part.ids) for part in found if part.repeats == 1)}
+    once = [part.ids for part in found if part.repeats == 1]
+    counts: Micro = {"sequences": sum(len(ids) if ids.dim() > 1 else 1 for ids in once)}
     if eos is not None:
         looked_at = [part.present if part.learned is None else part.learned for part in found]
         counts["eos_labels"] = sum(

@@ -95,7 +95,7 @@ class Rollout:
 
     def take(self, order: torch.Tensor) -> Rollout:
         """Return the rows of `order`."""
-        return self._each(lambda value: value[order])
+        return Rollout(**{name: value[order] for name, value in self.tensors().items()})
 
     def with_(self, **found: torch.Tensor) -> Rollout:
         """Return a copy with these tensors."""
@@ -118,9 +118,6 @@ class Rollout:
         """Return the tensors that are set, by name."""
         named = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: value for name, value in named if value is not None}
-
-    def _each(self, change: Any) -> Rollout:
-        return Rollout(**{name: change(value) for name, value in self.tensors().items()})
 
     def ended(self, eos_id: int | None) -> torch.Tensor:
         """Return (rows,): whether a completion ended with EOS."""
