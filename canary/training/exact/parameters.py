@@ -101,19 +101,26 @@ def describe_model(model: nn.Module, digests: dict[str, bytes]) -> Model:
     }
 
 
+CANCELLED = 1e-6
+"""Share of the whole gradient's norm that is left of terms that cancel, such as the gradient of a
+bias before a batch norm."""
+
+
 def gradient_norms(model: nn.Module) -> FirstGradient:
     """Return the gradients' L2 norm in total and by module group, in float64."""
     norms: dict[str, float] = defaultdict(float)
-    without, zero = list[str](), list[str]()
+    sizes: dict[str, float] = {}
+    without = list[str]()
     for name, value in model.named_parameters():
         if value.grad is not None:
-            size = float(local(value.grad.detach()).double().norm())
-            norms[group_of(name)] += size**2
-            zero += [] if size else [name]
+            sizes[name] = float(local(value.grad.detach()).double().norm())
+            norms[group_of(name)] += sizes[name] ** 2
         elif value.requires_grad:
             without.append(name)
+    total = sum(norms.values()) ** 0.5
+    zero = [name for name, size in sizes.items() if size <= CANCELLED * total]
     return {
-        "total": sum(norms.values()) ** 0.5,
+        "total": total,
         "groups": {name: squared**0.5 for name, squared in sorted(norms.items())},
         "tensors_without_gradient": without,
         "tensors_with_zero_gradient": [one for one in zero if norms[group_of(one)]][:MOST_ZERO],

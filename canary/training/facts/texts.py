@@ -191,5 +191,12 @@ def new_tokens(model: Any, rows: Any) -> NewTokens | None:
         "first": first,
         "frozen": not any(value.requires_grad for value in values) and torch.equal(now, made),
         "rows": count,
-        "rows_with": sum(max(rows[at]["input_ids"], default=0) >= first for at in range(count)),
+        "rows_with": sum(_highest_read(rows[at]) >= first for at in range(count)),
     }
+
+
+def _highest_read(row: Mapping[str, Any]) -> int:
+    """Return the largest id of a row but for padding, which no position reads."""
+    ids = row["input_ids"]
+    mask = row.get("attention_mask") or [1] * len(ids)
+    return max((one for one, read in zip(ids, mask, strict=False) if read), default=0)

@@ -98,7 +98,8 @@ def test_added_tokens_whose_embeddings_are_frozen_are_seen(
     model = GPT2LMHeadModel(config)
     model.resize_token_embeddings(11)
     model.requires_grad_(trains)
-    rows = Rows([{"input_ids": [1, 9]}, {"input_ids": [1, 2]}])
+    padded = {"input_ids": [1, 10], "attention_mask": [1, 0]}
+    rows = Rows([{"input_ids": [1, 9]}, padded])
     expected = {"first": 9, "frozen": not trains, "rows": 2, "rows_with": 1}
     assert new_tokens(nn.ModuleList([model])[0], rows) == expected
     assert new_tokens(GPT2LMHeadModel(config), rows) is None
