@@ -55,5 +55,6 @@ def length(sides: Sides) -> list[Difference]:
             words = f"the training ends after {now.steps} steps, the baseline's after {was.steps}"
     else:
         return []
-    ends = (was.steps, now.steps) if was.known and now.known else (None, None)
-    return [learned("trajectory", LENGTH, *ends, words, step=min(was.steps, now.steps) + 1)]
+    before, after = (was.steps, now.steps) if was.known and now.known else (None, None)
+    step = min(was.steps, now.steps) + 1
+    return [learned("trajectory", LENGTH, before, after, words, step=step)]

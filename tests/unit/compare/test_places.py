@@ -334,24 +334,24 @@ def test_changed_functions_that_did_not_run_are_kept_and_prose_and_unused_files_
 
 
 def test_in_a_function_that_ran_only_changed_lines_of_code_did_not_run() -> None:
-    sides = (run(train=file({"forward": "20"}, net=(1, 90, digest))) for digest in "ab")
-    found = places(*sides, IDLE.replace("x = ", "#"))
+    before, now = (run(train=file({"forward": "20"}, net=(1, 90, digest))) for digest in "ab")
+    found = places(before, now, IDLE.replace("x = ", "#"))
     assert [one.line for one in found.not_run] == [50]
 
 
 def test_a_look_that_was_the_whole_training_left_nothing_to_run() -> None:
-    sides = [run(train=with_idle(digest)) for digest in "ab"]
-    for side in sides:
+    before, now = [run(train=with_idle(digest)) for digest in "ab"]
+    for side in (before, now):
         side.config |= {"exact": True, "look_steps": 12, "max_steps": None}
-    assert places(*sides, IDLE).steps == 12
-    assert len(places(*sides, IDLE).not_run) == 2
-    sides[1].exact["steps"] = 7
-    assert not places(*sides, IDLE).not_run
+    assert places(before, now, IDLE).steps == 12
+    assert len(places(before, now, IDLE).not_run) == 2
+    now.exact["steps"] = 7
+    assert not places(before, now, IDLE).not_run
 
 
 def test_where_lines_are_not_noted_functions_that_no_step_called_are_kept() -> None:
-    sides = [run(train=file({"setup": "48-52"}, evaluate=(48, 52, d))) for d in "ab"]
-    for side in sides:
+    before, now = [run(train=file({"setup": "48-52"}, evaluate=(48, 52, d))) for d in "ab"]
+    for side in (before, now):
         side.exact["code"]["noted"] = "functions"
-    found = places(*sides, IDLE)
+    found = places(before, now, IDLE)
     assert [(one.line, one.function) for one in found.not_run] == [(50, "evaluate")]
