@@ -117,9 +117,11 @@ def test_changed_code_that_did_not_run_is_named_everywhere(
 
 
 def test_a_difference_with_a_place_names_only_that() -> None:
-    shown = replace(found(PLACE), places=Places((PLACE,), 1, not_run=(PLACE,), steps=12))
+    shown = replace(
+        found(PLACE), places=Places((PLACE,), 1, by_line=True, not_run=(PLACE,), steps=12)
+    )
     assert "did not run" not in render(shown, "text")
-    nowhere = replace(shown, places=Places((), 1, not_run=(PLACE,), steps=12))
+    nowhere = replace(shown, places=Places((), 1, by_line=True, not_run=(PLACE,), steps=12))
     assert "did not run" in render(nowhere, "text").splitlines()[1]
 
 
