@@ -114,7 +114,7 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
         self.record.env["packages"] = {**imported_packages()}
         self.record.notes += notes()
         self.record.unmeasured.update(unmeasured_of(loop))
-        self._look_at_device(loop.device)
+        self.record.env["device"] = describe_device(loop.device, self._dtype)
         self.add_launch(self.launch)
         look = super().begin(loop)
         startup = {**self._training.startup}
@@ -123,9 +123,6 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
         if self.stop_after is not None:
             look.length_is(self.stop_after)
         return look
-
-    def _look_at_device(self, device: torch.device) -> None:
-        self.record.env["device"] = describe_device(device, self._dtype)
 
     def _stops(self, error: OSError) -> None:
         self._broken = error
