@@ -290,7 +290,7 @@ def _without_padding(call: Call, row: int, span: Span) -> dict[str, Any]:
 def _others(ids: torch.Tensor, call: Call) -> torch.Tensor:
     """Return ids of the same shape, each another one of the vocabulary."""
     size = call.shape[-1] if call.scores_tokens else max(int(ids.max()), 13) + 1
-    return (ids + 13) % max(2, size)
+    return (ids + (13 % max(2, size) or 1)) % max(2, size)
 
 
 QUESTIONS: dict[str, Callable[[Look], Asked]] = {

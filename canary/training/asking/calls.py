@@ -20,8 +20,10 @@ PIECE = 128
 """Positions of a row whose logits are read together."""
 IGNORE = -100
 """The label that a loss ignores."""
-LEAST_VOCABULARY = 17
-"""A model with fewer outputs per token scores rows or tokens by classes."""
+LEAST_VOCABULARY = 3
+"""Of two tokens, the gradient does not show which one was trained towards."""
+MOST_CLASSES = 16
+"""A model with so few outputs scores rows, or tokens by classes if its ids go beyond them."""
 SUMS_TO_ZERO = 1e-3
 """The gradient of a log-softmax adds up to 0 over the vocabulary; relative, if not rounded more."""
 ROUNDED = 1e-5
@@ -99,7 +101,9 @@ class Call:
     @property
     def scores_tokens(self) -> bool:
         """Whether the logits are those of tokens."""
-        return self.is_fused or (len(self.shape) == 3 and self.shape[-1] >= LEAST_VOCABULARY)
+        if self.is_fused or len(self.shape) != 3 or self.shape[-1] > MOST_CLASSES:
+            return self.is_fused or len(self.shape) == 3
+        return self.shape[-1] > 1 and not bool((self.ids >= self.shape[-1]).any())
 
     @property
     def is_language_model(self) -> bool:
@@ -123,17 +127,17 @@ def said_of(output: Any) -> tuple[bool, torch.Tensor] | None:
 
 
 def says_of(args: Any, kwargs: Mapping[str, Any], output: Any) -> str:
-    """Return what a call with token ids says: logits of `tokens`, a few scores of `rows`; else
-    nothing."""
+    """Return what a call with token ids says: logits of `tokens` or their classes, a few scores of
+    `rows`; else nothing."""
     if not any(map(_are_integers, (*args, *kwargs.values()))):
         return ""
     known = said_of(output)
     if known is None:
         return ""
     is_fused, said = known
-    if is_fused or (said.dim() == 3 and said.shape[-1] >= LEAST_VOCABULARY):
+    if is_fused or (said.dim() == 3 and said.shape[-1] > 1):
         return "tokens"
-    return "rows" if said.dim() == 2 and said.shape[1] < LEAST_VOCABULARY else ""
+    return "rows" if said.dim() == 2 and said.shape[1] <= MOST_CLASSES else ""
 
 
 def _are_integers(value: Any) -> bool:
@@ -276,7 +280,8 @@ def read_gradient(call: Call, gradient: torch.Tensor) -> None:
     zero = max(SUMS_TO_ZERO, float(torch.finfo(gradient.dtype).eps))
     # Of an almost certain token, only rounding of its weight is left.
     rounded = ROUNDED * float(size.max()) if size.numel() else 0.0
-    if seen is None or bool((total.abs() > zero * size + rounded + 1e-12).any()):
+    is_other = bool((total.abs() > zero * size + rounded + 1e-12).any())
+    if seen is None or is_other or gradient.shape[-1] < LEAST_VOCABULARY:
         return
     wanted = following(call.ids, gradient.shape[1]).cpu()
     up = -low >= high

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from canary.record.exact import Asked
-from canary.training.asking.calls import SURE, Call
+from canary.training.asking.calls import LEAST_VOCABULARY, SURE, Call
 from canary.training.asking.leftover import Buffer
 from canary.training.asking.updates import Scored, Update
 
@@ -145,7 +145,9 @@ class Look:
         """
         found = [one for one in self.calls if one.weights is not None and one.is_language_model]
         if not found:
-            raise CannotAsk("the gradient does not show what each token is trained towards")
+            why = "the gradient does not show what each token is trained towards"
+            few = [n for one in self.calls for n in one.shape[2:] if n < LEAST_VOCABULARY]
+            raise CannotAsk(f"with {few[0]} outputs per token, {why}" if few else why)
         return found
 
     @property

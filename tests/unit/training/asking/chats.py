@@ -167,21 +167,3 @@ class Chat:
             optimizer.step()
             optimizer.zero_grad()
         return looked.answers()
-
-
-def scoring_model() -> Any:
-    """A Llama that scores rows."""
-    from transformers import LlamaConfig, LlamaForSequenceClassification
-
-    torch.manual_seed(0)
-    return LlamaForSequenceClassification(
-        LlamaConfig(
-            vocab_size=len(tokenizer()),
-            hidden_size=32,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_labels=1,
-            pad_token_id=tokenizer().pad_token_id,
-        )
-    )

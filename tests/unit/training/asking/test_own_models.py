@@ -113,17 +113,6 @@ def test_the_place_of_the_labels_is_found(
     assert asked(made(), shifted(by), again=False)["next_token"]["status"] != "note"
 
 
-def test_labels_of_masked_tokens_are_no_copies() -> None:
-    def loss(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        hidden = ids.clone()
-        hidden[:, ::2] = VOCABULARY - 1
-        labels = ids.clone()
-        labels[:, 1::2] = PAD
-        return cross_entropy(said_by(model, hidden, mask), labels)
-
-    assert asked(Own(both=True), loss)["next_token"]["status"] == "not asked"
-
-
 def masked(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Mask all labels inside the loss."""
     return cross_entropy(said_by(model, ids, mask), torch.full_like(ids, PAD))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +30,21 @@ def test_nothing_is_broken_in_a_healthy_loop(made: Callable[[], Loop]) -> None:
     assert all(one["words"] for one in found.values())
 
 
+def few(seed: int, size: int = 13) -> dict[str, torch.Tensor]:
+    made = batch(seed)
+    return {**made, "input_ids": made["input_ids"] % size}
+
+
+def test_a_small_vocabulary_is_asked_too() -> None:
+    found = Loop(llama(vocab_size=13), batches=few).run()
+    names = ("neighbour", "causality", "padding_side", "next_token")
+    assert [found[name]["status"] for name in names] == ["holds"] * 4, found
+    spoilt = Loop(seeing_the_future(vocab_size=13), batches=few).run()
+    assert spoilt["causality"]["status"] == "broken", spoilt
+    two = Loop(llama(vocab_size=2), batches=functools.partial(few, size=2)).run()
+    assert two["next_token"]["words"].startswith("with 2 outputs per token, the gradient")
+
+
 class Mixed(nn.Module):
     """Adds to each row what the other rows hold."""
 
@@ -43,9 +59,9 @@ def leaking() -> Any:
     return model
 
 
-def seeing_the_future() -> Any:
+def seeing_the_future(**changed: Any) -> Any:
     """A model without causal mask."""
-    model = llama()
+    model = llama(**changed)
     for layer in model.model.layers:
         attention = layer.self_attn
 
