@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_200,
-    "lines of tests": 64_140,
+    "lines of canary": 72_400,
+    "lines of tests": 64_380,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -22,7 +22,7 @@ LIMITS = {
     "lines of canary/bisect": 2_680,
     "lines of canary/campaign": 2_350,
     "lines of canary/cli": 1_900,
-    "lines of canary/compare": 12_210,
+    "lines of canary/compare": 12_370,
     "lines of canary/config": 2_880,
     "lines of canary/gate": 2_860,
     "lines of canary/github": 2_200,
@@ -34,10 +34,10 @@ LIMITS = {
     "lines of canary/protocol": 890,
     "lines of canary/pytest_plugin": 720,
     "lines of canary/record": 4_420,
-    "lines of canary/report": 4_230,
+    "lines of canary/report": 4_250,
     "lines of canary/runner": 2_620,
     "lines of canary/serve": 1_000,
-    "lines of canary/training": 18_340,
+    "lines of canary/training": 18_360,
     "lines of canary/trends": 1_230,
     "files too long": 0,
     "functions too long": 0,
