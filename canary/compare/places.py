@@ -243,8 +243,8 @@ def _is_comment(hunk: Hunk) -> bool:
 def _rank(
     place: Place, phases: Sequence[str], settings: set[str], never: Container[str]
 ) -> tuple[int, int]:
-    """Return the place's position: code of a step that fits, settings and lines that name one that
-    differs, other code, files and packages, code that ran too late, imports."""
+    """Return the place's position. First code of a step that fits, then settings and lines that
+    name one that differs, then the rest; code that ran too late, and imports, come last."""
     late, position = _likelihood(place.phase, phases)
     lines = _texts((*place.removed, *place.added))
     imports = bool(lines) and all(line.startswith(IMPORTS) or not line for line in lines)

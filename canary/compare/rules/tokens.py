@@ -140,7 +140,7 @@ def pair_labels(record: RunRecord) -> Answer:
     "look where chosen and rejected are read, and at what truncation leaves of both",
 )
 def pairs_differ(record: RunRecord) -> Answer:
-    """A pair of equal answers has margin 0 whatever the model learns."""
+    """A pair of equal answers has margin 0, so it trains nothing."""
     if trainer_of(record).rows != "pair":
         return only_for("trainings on preference pairs")
     pairs: list[tuple[str, str]] = []

@@ -102,8 +102,8 @@ def describe_model(model: nn.Module, digests: dict[str, bytes]) -> Model:
 
 
 CANCELLED = 1e-6
-"""Share of the whole gradient's norm that is left of terms that cancel, such as the gradient of a
-bias before a batch norm."""
+"""Share of the whole gradient's norm that rounding leaves of terms that cancel. A bias before a
+batch norm has such a gradient."""
 
 
 def gradient_norms(model: nn.Module) -> FirstGradient:
