@@ -152,6 +152,17 @@ for number in range(16):
         print(pools[number % 2].submit(step, model, optimizer, ids()).result()[1])
 print(sys.getprofile())
 """
+SKIPS = """
+import warnings
+warnings.simplefilter("error")
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for number in range(16):
+    try:
+        print(step(model, optimizer, ids() + 40 * (number == 3))[1])
+    except IndexError:
+        print("skipped", number)
+"""
 PROGRAMS = {
     "draws in its weights": DRAWS,
     "reads its batches lazily": LAZY,
@@ -160,6 +171,7 @@ PROGRAMS = {
     "closes all descriptors": CLOSES,
     "limits its time": TIMED,
     "trains in threads": THREADS,
+    "skips a batch that fails": SKIPS,
 }
 
 
