@@ -197,7 +197,7 @@ def finding(difference: Difference) -> str:
     was, now = difference.baseline, difference.current
     numbers = all(isinstance(one, int | float) for one in (was, now))
     numbers = numbers and difference.stage not in ("data", "batches", "model", "rollout")
-    return f"{words}{start}{f': {show(was)} -> {show(now)}' if numbers else ''}"
+    return f"{words}{start}{f' on: {show(was)} -> {show(now)}' if numbers else ''}"
 
 
 def _cut(text: str, most: int) -> str:

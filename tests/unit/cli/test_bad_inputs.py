@@ -181,7 +181,7 @@ def test_a_negative_loss_needs_acceptance(canary: Canary, tmp_path: Path) -> Non
     now, before = write(tmp_path / "now.json", bad), write(tmp_path / "before.json", record(0))
     answer = canary("compare", now, before)
     assert answer.code == 1
-    assert "Changed: the loss after the look differs from step 51: 2.37691 -> -1." in answer.out
+    assert "Changed: the loss after the look differs from step 51 on: 2.37691 -> -1." in answer.out
 
 
 MISSHAPEN: dict[str, RunRecord] = {

@@ -31,7 +31,7 @@ def found(*places: Place) -> Comparison:
 
 def test_text_begins_with_verdict_place_and_what_to_do() -> None:
     lines = render(found(PLACE), "text").splitlines()
-    assert lines[0].startswith("Changed: the loss differs from step 1: ")
+    assert lines[0].startswith("Changed: the loss differs from step 1 on: ")
     assert lines[1] == f"  lib/train.py:88 in collate, the only changed code: {LINE}"
     assert lines[2].startswith("  Meant? ")
     assert lines[3] == ""
