@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
     "lines of canary": 72_400,
-    "lines of tests": 64_390,
+    "lines of tests": 64_420,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,

@@ -199,7 +199,7 @@ def _tokenizer_calls(found: Counted, baseline: RunRecord, current: RunRecord) ->
     map whose result one side found in the user's cache called no tokenizer there."""
     whole = [side.io.get("tokenizer_calls") for side in (baseline, current)]
     steps: int | None = current.exact.get("steps")
-    lengths = {len(side.stability.loss_values) for side in (baseline, current)}
+    lengths = {max((one.steps for one in side.launches), default=0) for side in (baseline, current)}
     if (whole[0] or 0) != (whole[1] or 0) and len(lengths) == 1:
         found = replace(found, baseline=whole[0], current=whole[1])
         steps = len(current.stability.loss_values)

@@ -128,3 +128,15 @@ def test_a_run_that_failed_has_no_length() -> None:
     failed = looked(7, 1).model_copy(update={"status": "failed", "reason": "it broke"})
     found = compared(looked(12), failed)
     assert not any("the training ends" in one.detail for one in found.differences)
+
+
+def test_calls_of_looks_and_trainings_of_other_lengths_are_not_compared() -> None:
+    was, now = looked(10), looked(12, 1)
+    for side, calls in ((was, 10), (now, 30)):
+        side.exact["calls"] = {"tokenizer_calls": calls}
+    assert compared(was, now).check("tokenizer_calls").status == "skip"
+    was, now = whole(20), whole(40, 1)
+    for side, calls in ((was, 20), (now, 40)):
+        side.exact["calls"] = {"tokenizer_calls": 12}
+        side.io["tokenizer_calls"] = calls
+    assert compared(was, now).check("tokenizer_calls").status == "pass"

@@ -376,6 +376,19 @@ def test_equal_runs_with_a_broken_rule_are_no_regression() -> None:
     assert newly.verdict == "regression"
 
 
+def test_one_update_at_rate_0_may_begin_a_warm_up() -> None:
+    whole = altered(example("sft"), "exact", "trajectory", "learning_rates", to=[0.0])
+    assert judged("learning_rate_positive", whole).status == "not asked"
+
+
+@pytest.mark.parametrize(("filled_in", "status"), [(16, "holds"), (64, "not asked")])
+def test_sizes_that_trl_fills_in_itself_are_no_settings(filled_in: int, status: str) -> None:
+    sizes = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 8}
+    given = {**sizes, "steps_per_generation": 2, "generation_batch_size": filled_in}
+    whole = altered(example("grpo"), "config", "trainer_args", to=given)
+    assert judged("advantages_scaled", whole).status == status
+
+
 OTHER_REFERENCE = exact("model.reference_sha256", "0" * 64)
 KEPT: list[tuple[str, str, list[Change]]] = [
     ("learning_rate_positive", "sft", [rates(0, 0.0), config("warmup_steps", 2)]),
