@@ -32,13 +32,14 @@ def is_whole(record: RunRecord) -> bool:
 
 def _of_file(file: FileChange, before: FileCode, after: FileCode) -> Iterator[Place]:
     was, now = RanLines(before, idle=True), RanLines(after, idle=True)
+    entered = {*before.get("functions", {}), *after.get("functions", {})}
     seen: set[str] = set()
     for hunk in file.hunks:
         if any(was.lines(hunk.old_line, len(hunk.removed))):
             continue
         if any(now.lines(hunk.line, len(hunk.added))):
             continue
-        for line, owner in _changed(hunk, was, now, {*before["functions"], *after["functions"]}):
+        for line, owner in _changed(hunk, was, now, entered):
             if owner not in seen:
                 seen.add(owner)
                 yield Place("code", file.path, line, owner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,15 +89,24 @@ def next_command(run: Path) -> str:
     """Return the line that ends a run: how to compare it with the one before it.
 
     Only runs of the same canary are compared; its name stands between a folder's time and id."""
-    root, name = run.parent, run.name.split("-", 2)[-1].rpartition("-")[0]
+    root = run.parent
     runs = [folder for folder in run_folders(root) if folder.parent == root]
-    same = [at for at, one in enumerate(runs) if f"-{name}-" in one.name and one.name < run.name]
+    same = [
+        at for at, one in enumerate(runs) if one.name < run.name and _canary(one) == _canary(run)
+    ]
     short = root.absolute() == Path(OUTPUT_DIR).absolute() and runs[-1:] == [run]
+    newest = shlex.quote(str(run))
     if not same:
-        pair = "latest latest~1" if short else f"NEW {run}"
+        pair = "latest latest~1" if short else f"NEW {newest}"
         return f"next: change something, run it again, then: canary compare {pair}"
-    pair = f"latest latest~{len(runs) - 1 - same[-1]}" if short else f"{run} {runs[same[-1]]}"
+    before = shlex.quote(str(runs[same[-1]]))
+    pair = f"latest latest~{len(runs) - 1 - same[-1]}" if short else f"{newest} {before}"
     return f"next: canary compare {pair}"
+
+
+def _canary(run: Path) -> str:
+    """Return the canary's name in `DAY-TIME-NAME-ID`, the name of a run's folder."""
+    return run.name.split("-", 2)[-1].rpartition("-")[0]
 
 
 def begin_campaign(folder: Path) -> None:

@@ -119,6 +119,7 @@ def test_lines_that_a_stranger_wrote_are_read_without_harm() -> None:
     odd = file({"forward": "1-99999999999999,x,5-,-3,²"}, f=(1, 3, "a"))
     diff = "--- a/t.py\n+++ b/t.py\n@@ -2 +2 @@\n-a\n+b\n"
     assert places(run(t=odd), run(t=odd | {"functions": {"f": (1, 3, "b")}}), diff).ran
+    assert places(run(t={"idle": {"f": (1, 3, "a")}}), run(t={}), diff).not_run
 
 
 def test_a_template_of_the_commits_is_a_place_and_prose_is_none() -> None:

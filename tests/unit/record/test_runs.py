@@ -44,8 +44,9 @@ def test_a_run_ends_with_the_command_that_compares_it_with_the_one_before(output
     first, newest = output / NAMES[0], add(output, "20261125-080000-dpo-cc33")
     assert next_command(newest) == "next: canary compare latest latest~2"
     assert next_command(first).endswith(f"run it again, then: canary compare NEW {first}")
-    other = add(Path("mine"), "20261126-080000-dpo-dd44")
-    assert next_command(other).endswith(f"canary compare NEW {other}")
+    add(Path("my runs"), "20261125-080000-long-dpo-cc33")
+    other = add(Path("my runs"), "20261126-080000-dpo-dd44")
+    assert next_command(other).endswith(f"canary compare NEW '{other}'")
 
 
 @pytest.mark.parametrize(
