@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_400,
+    "lines of canary": 72_410,
     "lines of tests": 64_420,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
@@ -33,7 +33,7 @@ LIMITS = {
     "lines of canary/matrix": 2_370,
     "lines of canary/protocol": 890,
     "lines of canary/pytest_plugin": 720,
-    "lines of canary/record": 4_420,
+    "lines of canary/record": 4_430,
     "lines of canary/report": 4_250,
     "lines of canary/runner": 2_620,
     "lines of canary/serve": 1_000,
