@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from os.path import commonprefix
 from typing import Literal
 
 from canary.compare.commands import setting_name
@@ -20,7 +21,7 @@ from canary.compare.idle_places import is_whole, not_run
 from canary.compare.ran_lines import MODULE as MODULE
 from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
-from canary.errors import cut
+from canary.errors import cut, nearest
 from canary.protocol.failure import place_in
 from canary.record.exact import Code
 from canary.record.types import RunRecord
@@ -195,21 +196,45 @@ def where(place: Place) -> str:
 
 
 def sentence(place: Place) -> str:
-    """Return the place and its first changed line."""
-    text = text_of(place)
-    return f"{where(place)}: {text}" if text else f"{where(place)} changed"
+    """Return the place and its first changed line, before and after the change."""
+    how, was, text = change_of(place)
+    words = f"{was} -> {text}" if was else f"{how}: {text}" if how else text
+    return f"{where(place)}: {words}" if words else f"{where(place)} changed"
 
 
-def text_of(place: Place) -> str:
-    """Return its first changed line, or the values of a key; empty if unknown."""
+def change_of(place: Place) -> tuple[str, str, str]:
+    """Return how its first changed line changed (`added`, `removed` or `moved`; empty for an edit),
+    the line before an edit, and the line; of a key, its values. All are empty if unknown."""
     if place.kind in ("config", "package"):
-        return f"{' '.join(place.removed)} -> {' '.join(place.added)}"
+        return "", " ".join(place.removed), " ".join(place.added)
     was, now = ([line for line in _texts(lines) if line] for lines in (place.removed, place.added))
-    for prefix, lines, other in (("", now, was), ("removed: ", was, now), ("moved: ", now, ())):
-        for line in lines:
-            if line not in other:
-                return cut(prefix + line, LONGEST)
-    return ""
+    gone, came = [one for one in was if one not in now], [one for one in now if one not in was]
+    if gone and came:
+        return "", *_apart(nearest(came[0], gone) or gone[0], came[0])
+    found = (("added", came), ("removed", gone), ("moved", now))
+    return next(((how, "", cut(lines[0], LONGEST)) for how, lines in found if lines), ("", "", ""))
+
+
+def _apart(was: str, now: str) -> tuple[str, str]:
+    """Return both lines, cut where they are equal, so that what differs is seen."""
+    if max(len(was), len(now)) <= LONGEST:
+        return was, now
+    start = len(commonprefix((was, now)))
+    end = len(commonprefix((was[start:][::-1], now[start:][::-1])))
+    differs = max(len(was), len(now)) - start - end
+    most, room = (max(LONGEST - part, LONGEST // 2) for part in (start + end, differs))
+    left, right = (max(room - other, room // 2) for other in (end, start))
+
+    def seen(line: str) -> str:
+        last = len(line) - end
+        parts = (line[:start], left), (line[start:last], most), (line[last:], right)
+        return "".join(_without_middle(*part) for part in parts)
+
+    return seen(was), seen(now)
+
+
+def _without_middle(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: (most - 1) // 2]}…{text[-(most // 2) :]}"
 
 
 def only(places: Places) -> str:
@@ -294,7 +319,9 @@ def _of_hunk(
     if not found:
         return None
     _, index, line, name, phase = min(found)
-    removed, added, shown_at = hunk.removed, hunk.added[line - hunk.line :], line
+    skipped, shown_at = line - hunk.line, line
+    added = hunk.added[skipped:]
+    removed = hunk.removed[skipped if len(hunk.removed) == len(hunk.added) else 0 :]
     if index:  # The line is gone. New lines say more only if one of them ran.
         removed, shown_at = hunk.removed[line - hunk.old_line :], hunk.line
         added = hunk.added if any(one[1] == 0 for one in found) else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from canary.compare.checks import CHECKS
-from canary.compare.places import MODULE, SHOWN, only, text_of
+from canary.compare.places import MODULE, SHOWN, change_of, only
 from canary.compare.report import Comparison
 from canary.compare.verdict import leading_failure
 from canary.errors import counted
@@ -23,7 +23,11 @@ class PlaceRow:
     note: str
     """More about it: `in collate, the only changed code that ran`."""
     text: str
-    """Its first changed line, or both values."""
+    """Its first changed line, or the value."""
+    was: str = ""
+    """That line, or the value, before an edit."""
+    how: str = ""
+    """`added`, `removed` or `moved`; empty for an edit."""
     path: str = ""
     """Of code: the file, for a link to it."""
     line: int | None = None
@@ -40,7 +44,8 @@ def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
             note = f"{note}, {alone}" if note else f"is {alone}"
         line = f":{place.line}" if place.line is not None else ""
         path = place.name if place.kind == "code" else ""
-        rows.append(PlaceRow(f"{place.name}{line}", note, text_of(place), path, place.line))
+        how, was, text = change_of(place)
+        rows.append(PlaceRow(f"{place.name}{line}", note, text, was, how, path, place.line))
     return tuple(rows)
 
 

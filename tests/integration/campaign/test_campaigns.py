@@ -88,7 +88,8 @@ def test_the_demo_passes_what_is_healthy_and_catches_what_a_loss_gate_lets_throu
     healthy = (folder / "head" / "comparison.txt").read_text()
     assert healthy.startswith(("Pass:", "Learns the same:", "Inconclusive:"))
     assert "Regression: 0 EOS among 564 label tokens" in finished.out
-    place = "train.py:26 in collate, the only changed code: pad = tokenizer.eos_token_id"
+    lines = ("was: pad = tokenizer.pad_token_id", "now: pad = tokenizer.eos_token_id")
+    place = "\n    ".join(("train.py:26 in collate, the only changed code", *lines))
     assert f"  {place}\n" in finished.out
     broken = (folder / "pad_with_eos" / "comparison.txt").read_text()
     assert "What differs, first to last\n  batches: label tokens 588 -> 564" in broken

@@ -61,7 +61,7 @@ def test_only_changed_lines_that_ran_are_places_and_imports_come_last() -> None:
         (3, "<module>", "setup"),
     ]
     assert found.idle == 1
-    assert sentence(found.ran[0]) == "train.py:20 in net: return 2 * x"
+    assert sentence(found.ran[0]) == "train.py:20 in net: return x -> return 2 * x"
 
 
 def test_one_place_is_the_only_one_and_a_comment_is_none() -> None:
@@ -179,7 +179,7 @@ def test_of_a_hunk_over_several_functions_the_line_that_ran_is_the_place() -> No
         "-\n-    return x\n+    return 2\n+# new\n+def net(y):\n+\n+    return y\n"
     )
     (place,) = places(before, now, diff).ran
-    assert sentence(place) == "train.py:20 in net: return y"
+    assert sentence(place) == "train.py:20 in net: return x -> return y"
 
 
 def test_a_line_that_became_a_comment_is_gone() -> None:
@@ -307,9 +307,10 @@ def test_a_crash_at_a_changed_line_has_its_place(line: int, place: int | None) -
     found = compare_to_baseline(failed, baseline, source=parse_diff(TWO_HUNKS))
     assert found.verdict == "regression"
     assert [one.line for one in found.places.ran] == [place] * (place is not None)
-    shown = render(found, "text").splitlines()[1:3]
+    shown = render(found, "text").splitlines()[1:5]
     if place:
-        assert shown == ["  train.py:20: return 2 * x", "  Undo it."]
+        lines = ["  train.py:20", "    was: return x", "    now: return 2 * x", "  Undo it."]
+        assert shown == lines
 
 
 IDLE = (

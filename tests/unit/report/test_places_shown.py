@@ -18,8 +18,8 @@ from tests.unit.comparing import altered, record
 
 SHA = "a" * 40
 SOURCE = Source(SHA, "https://github.com/o/r/actions/runs/7/attempts/1", 7, 1, "o/r")
-LINE = "labels[ids == eos] = -100"
-PLACE = Place("code", "lib/train.py", 88, "collate", "data", ("pass",), (LINE,))
+WAS, LINE = "labels[ids == pad] = -100", "labels[ids == eos] = -100"
+PLACE = Place("code", "lib/train.py", 88, "collate", "data", (WAS,), (LINE,))
 LIMIT = 60_000
 
 
@@ -32,21 +32,49 @@ def found(*places: Place) -> Comparison:
 def test_text_begins_with_verdict_place_and_what_to_do() -> None:
     lines = render(found(PLACE), "text").splitlines()
     assert lines[0].startswith("Changed: the loss differs from step 1 on: ")
-    assert lines[1] == f"  lib/train.py:88 in collate, the only changed code: {LINE}"
-    assert lines[2].startswith("  Meant? ")
-    assert lines[3] == ""
+    assert lines[1] == "  lib/train.py:88 in collate, the only changed code"
+    assert lines[2:4] == [f"    was: {WAS}", f"    now: {LINE}"]
+    assert lines[4].startswith("  Meant? ")
+    assert lines[5] == ""
 
 
 def test_the_only_place_outside_of_a_function_is_a_sentence_too() -> None:
-    line = render(found(replace(PLACE, function="")), "text").splitlines()[1]
-    assert line == f"  lib/train.py:88 is the only changed code: {LINE}"
+    line = render(found(replace(PLACE, function="", removed=())), "text").splitlines()[1]
+    assert line == f"  lib/train.py:88 is the only changed code: added: {LINE}"
 
 
 def test_three_places_are_shown_and_the_others_counted() -> None:
     places = [replace(PLACE, line=line) for line in range(1, 6)]
     lines = render(found(*places), "text").splitlines()
-    assert [line.split()[0] for line in lines[1:4]] == [f"lib/train.py:{n}" for n in (1, 2, 3)]
-    assert lines[4] == "  and 2 more"
+    assert [line.split()[0] for line in lines[1:10:3]] == [f"lib/train.py:{n}" for n in (1, 2, 3)]
+    assert lines[10] == "  and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("", LINE), f"added `{LINE}`"),
+        ((LINE, ""), f"removed `{LINE}`"),
+        ((LINE, LINE), f"moved `{LINE}`"),
+        ((f"if x:\n{WAS}\nkept()", f"{LINE}\nkept()"), f"`{WAS}` → `{LINE}`"),
+        (
+            (f"train({'a, ' * 30}beta=0.1{', b' * 30})", f"train({'a, ' * 30}beta=0.2{', b' * 30})"),
+            "`train(a, a, a, a, a…a, a, a, a, beta=0.1, b, b, b, b, b, b,…, b, b, b, b, b, b)` → "
+            "`train(a, a, a, a, a…a, a, a, a, beta=0.2, b, b, b, b, b, b,…, b, b, b, b, b, b)`",
+        ),
+        (
+            (f"f({'a, ' * 30}b, c)", f"f({'a, ' * 30}b)"),
+            "`f(a, a, a, a, a, a, a, a, a, a, a, a,… a, a, a, a, a, a, a, a, a, a, a, a, b, c)` → "
+            "`f(a, a, a, a, a, a, a, a, a, a, a, a,… a, a, a, a, a, a, a, a, a, a, a, a, b)`",
+        ),
+    ],
+)
+def test_the_old_line_and_the_new_one_are_shown_and_cut_where_they_are_equal(
+    lines: tuple[str, str], words: str
+) -> None:
+    removed, added = (tuple(text.splitlines()) for text in lines)
+    place = replace(PLACE, removed=removed, added=added)
+    assert f", the only changed code: {words}<br>" in second_line(render(found(place), "markdown"))
 
 
 def second_line(shown: str) -> str:
@@ -55,7 +83,7 @@ def second_line(shown: str) -> str:
 
 def test_a_comment_links_the_line_of_the_commit_and_another_summary_names_it() -> None:
     link = f"https://github.com/o/r/blob/{SHA}/lib/train.py#L88"
-    rest = f" in collate, the only changed code: `{LINE}`<br>Meant?"
+    rest = f" in collate, the only changed code: `{WAS}` → `{LINE}`<br>Meant?"
     shown = section(found(PLACE), SOURCE, LIMIT)
     assert second_line(shown).startswith(f"[`lib/train.py:88`]({link}){rest}")
     for plain in (section(found(PLACE), Source(SHA), LIMIT), render(found(PLACE), "markdown")):
@@ -73,7 +101,7 @@ def test_a_hostile_path_gets_no_link(path: str) -> None:
 def test_the_page_shows_place_changed_lines_and_what_to_do() -> None:
     sides = sides_of(Compared(found(PLACE), (record(10),), (record(1),)))
     page = comparisons_page([("sft", sides)])
-    for words in ("lib/train.py:88 in collate", f"+{LINE}", "-pass", "What to do?", "Meant?"):
+    for words in ("lib/train.py:88 in collate", f"+{LINE}", f"-{WAS}", "What to do?", "Meant?"):
         assert words in page
 
 
