@@ -12,6 +12,7 @@ from dataclasses import replace
 from os.path import commonprefix
 from typing import Literal
 
+from canary.baseline.comparability import how_it_ended
 from canary.compare.commands import setting_name
 from canary.compare.diagnosis.changed_settings import setting_changes
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
@@ -22,7 +23,7 @@ from canary.compare.ran_lines import MODULE as MODULE
 from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
 from canary.errors import cut, nearest
-from canary.protocol.failure import place_in
+from canary.protocol.failure import PLACE
 from canary.record.exact import Code
 from canary.record.types import RunRecord
 
@@ -115,18 +116,28 @@ def _looked(before: RunRecord, now: RunRecord) -> int:
     return min(side.exact.get("steps", 0) for side in sides) if alone else 0
 
 
-def place_of_failure(record: RunRecord, source: SourceChanges | None) -> Places:
-    """Return the changed line at which a run failed; none if its reason names no changed line. An
-    error of syntax may be told of the line beside."""
-    name, line = place_in(record.reason or "") or ("", 0)
+def places_of_failure(record: RunRecord, source: SourceChanges | None, seen: Places) -> Places:
+    """Return the user's line at which a run failed, and the changed place: that line if it changed,
+    else what `seen` knows to have run. If that is unknown, the change nearest to the line in its
+    file. An error of syntax may be told of the line beside."""
+    reason = how_it_ended(record)
+    found = PLACE.search(reason)
+    if found is None:
+        return seen
+    name, line, function = found["file"], int(found["line"]), found["function"] or ""
+    failed = Place("error", name, line, function, added=(PLACE.sub("", reason, count=1),))
     hunks = [(file, hunk) for file in (source.files if source else ()) for hunk in file.hunks]
-    found = [
-        Place("code", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
-        for file, hunk in hunks
-        if f"/{file.path}".endswith(f"/{name}")
-        and hunk.line - 1 <= line <= hunk.line + max(len(hunk.added), 1)
-    ]
-    return Places(tuple(found[:1]), idle=len(hunks) - len(found[:1]))
+
+    def distance(hunk: Hunk) -> int:
+        after = line - hunk.line - max(len(hunk.added), 1)
+        return max(hunk.line - 1 - line, after, 0)
+
+    near = [pair for pair in hunks if f"/{pair[0].path}".endswith(f"/{name}")]
+    file, hunk = min(near, key=lambda pair: distance(pair[1]), default=(None, None))
+    if file is None or hunk is None or (seen.known and distance(hunk)):
+        return replace(seen, failed=failed)
+    place = Place("code", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
+    return Places((place,), idle=len(hunks) - 1, failed=failed)
 
 
 def _of_files(
@@ -205,7 +216,7 @@ def sentence(place: Place) -> str:
 def change_of(place: Place) -> tuple[str, str, str]:
     """Return how its first changed line changed (`added`, `removed` or `moved`; empty for an edit),
     the line before an edit, and the line; of a key, its values. All are empty if unknown."""
-    if place.kind in ("config", "package"):
+    if place.kind not in ("code", "file"):
         return "", " ".join(place.removed), " ".join(place.added)
     was, now = ([line for line in _texts(lines) if line] for lines in (place.removed, place.added))
     gone, came = [one for one in was if one not in now], [one for one in now if one not in was]
@@ -324,7 +335,8 @@ def _of_hunk(
     removed = hunk.removed[skipped if len(hunk.removed) == len(hunk.added) else 0 :]
     if index:  # The line is gone. New lines say more only if one of them ran.
         removed, shown_at = hunk.removed[line - hunk.old_line :], hunk.line
-        added = hunk.added if any(one[1] == 0 for one in found) else ()
+        known = after.digest(name) is not None  # otherwise it may not have been noted
+        added = () if known and all(one[1] for one in found) else hunk.added
     return Place("code", path, shown_at, name, phase, removed, added)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from canary.baseline.comparability import how_it_ended, judgeable, mismatch, named_twice, same_runs
 from canary.compare.exact.changes import config_changes
 from canary.compare.report import Comparison
+from canary.compare.verdict import LONGEST, cut_to_fit
 from canary.errors import InputError
+from canary.protocol.failure import PLACE
 from canary.record.types import RunRecord
 
 CRASHED = ("failed", "oom", "timeout")
@@ -78,7 +80,7 @@ def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -
     if len(crashed) < 2 or len(crashed) < len(current) or not good_baseline:
         return ""
     last = crashed[-1]
-    return (
-        f"Regression: all {len(crashed)} current runs ended early ({last.status}), but the "
-        f"baseline completes: {how_it_ended(last)}."
-    )
+    ended = f"Regression: all {len(crashed)} current runs ended early ({last.status})"
+    words = f"{ended}, but the baseline completes: {how_it_ended(last)}"
+    place = PLACE.search(words)  # the second line names it, with the whole error
+    return cut_to_fit(f"{words.replace(place[0], '')}.", LONGEST) if place else f"{words}."

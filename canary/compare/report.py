@@ -162,8 +162,9 @@ class KeyChange:
 class Place:
     """A changed place that can have caused a difference."""
 
-    kind: Literal["code", "config", "package", "file"]
-    """`file`: a file of the commits that is no code, such as a template or data."""
+    kind: Literal["code", "config", "package", "file", "error"]
+    """`file`: a file of the commits that is no code, such as a template or data. `error`: the line
+    at which a run failed."""
     name: str
     """A path, the key of a config, or a package."""
     line: int | None = None
@@ -173,6 +174,7 @@ class Place:
     """In which phase of a step it ran, or `setup`."""
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    """Of an `error`, its words."""
 
     @property
     def is_move(self) -> bool:
@@ -197,6 +199,8 @@ class Places:
     """Changed functions that did not run in the look, of files that the training loaded."""
     steps: int = 0
     """The compared steps, if both trainings ended with their looks; otherwise 0."""
+    failed: Place | None = None
+    """The user's line at which the current run failed."""
 
     @property
     def code(self) -> tuple[Place, ...]:

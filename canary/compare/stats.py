@@ -23,7 +23,7 @@ from canary.compare.heuristics import analyze_regression
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.judging import metric_gate_checks
 from canary.compare.missing import with_missing_checks, without_values
-from canary.compare.places import changed_places, place_of_failure
+from canary.compare.places import changed_places, places_of_failure
 from canary.compare.refusal import comparable, refusal, require_distinct
 from canary.compare.report import Check, CheckStatus, Comparison
 from canary.compare.rules.comparison import rule_checks
@@ -191,9 +191,9 @@ class _Asked:
             found = seen
         if found.verdict == "error" and not comparable(now, looked):
             return shown
-        if found.verdict == "regression" and now[-1].status != "completed":
-            failed = place_of_failure(now[-1], self.source)
-            shown = replace(shown, places=failed) if failed.ran else shown
+        if self.good and now[-1].status != "completed":
+            failed = places_of_failure(now[-1], self.source, found.places)
+            shown = replace(shown, places=failed) if failed.failed else shown
         return replace(shown, diagnosis=analyze_regression(found, now, known, self.source))
 
     def with_differences(

@@ -154,7 +154,7 @@ def _regression_line(checks: Sequence[Check]) -> str:
     others = len(ordered_failures(checks)) - 1  # those of the list "Failed checks"
     more = f" ({counted(others, 'more check')})" if others else ""
     words = f"Regression: {leading_failure(checks).message}"
-    return f"{_cut(words, LONGEST - 1 - len(more))}{more}."
+    return f"{cut_to_fit(words, LONGEST - 1 - len(more))}{more}."
 
 
 def _changed_line(found: Comparison) -> str:
@@ -162,7 +162,7 @@ def _changed_line(found: Comparison) -> str:
     learned = next((one for one in found.differences if one.learned), None)
     lead, moved = _leading_change(found.checks)
     words = finding(learned) if moved and learned is not None else lead.message
-    return f"{_cut(f'{start}: {words}', LONGEST - 1)}."
+    return f"{cut_to_fit(f'{start}: {words}', LONGEST - 1)}."
 
 
 IN_WORDS = {
@@ -200,7 +200,7 @@ def finding(difference: Difference) -> str:
     return f"{words}{start}{f' on: {show(was)} -> {show(now)}' if numbers else ''}"
 
 
-def _cut(text: str, most: int) -> str:
+def cut_to_fit(text: str, most: int) -> str:
     """Return the text without its last clauses or words, so that it fits."""
     if len(text) <= most:
         return text

@@ -21,7 +21,9 @@ LONGEST = 400
 """Characters of an error that are kept."""
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[(?:rank|default)\d+\]: ?", re.MULTILINE)
 """Colours of newer Python tracebacks, and the prefixes that torch and torchrun give to ranks."""
-FRAME = re.compile(r' {2}File "(.+)", line (\d+)')
+FRAME = re.compile(r' {2}File "(.+)", line (\d+)(?:, in (.+))?')
+PLACE = re.compile(r" \(at (?P<file>[^():]+):(?P<line>\d{1,9})(?: in (?P<function>[^()]+))?\)")
+"""The user's line in a reason."""
 LAUNCHERS = ("torch.distributed.elastic.", "subprocess.CalledProcessError")
 """Errors of torchrun and accelerate, which only say that one of their processes failed."""
 NOT_FOUND = re.compile(r"FileNotFoundError|No such file|does not exist|ModuleNotFoundError")
@@ -96,11 +98,11 @@ def last_words(output: str) -> str:
     line, or its last line without a traceback. Empty if it printed nothing."""
     lines = DECORATION.sub("", output).splitlines()
     errors: list[str] = []
-    frames: list[tuple[str, int]] = []
+    frames: list[tuple[str, int, str]] = []
     for line in lines:
         frame = FRAME.match(line)
         if frame:
-            frames.append((frame[1], int(frame[2])))
+            frames.append((frame[1], int(frame[2]), frame[3] or ""))
         elif frames and line.strip() and not line.startswith(" "):
             errors.append(f"{line.strip()[:LONGEST]}{_at(frames)}")
             frames = []
@@ -114,23 +116,17 @@ def last_words(output: str) -> str:
 
 def _where(error: BaseException) -> str:
     """Return the error's innermost line in the user's code, else in code that is not ours."""
-    return _at(
-        [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
-    )
+    frames = traceback.extract_tb(error.__traceback__)
+    return _at([(frame.filename, frame.lineno or 0, frame.name) for frame in frames])
 
 
-def _at(frames: Sequence[tuple[str, int]]) -> str:
-    """Return the innermost file and line of the user's code, else of code that is not ours."""
+def _at(frames: Sequence[tuple[str, int, str]]) -> str:
+    """Return the innermost line of the user's code, else of code that is not ours."""
     others = [frame for frame in frames if not frame[0].startswith(HERE)]
     users = [frame for frame in others if not INSTALLED.search(frame[0])]
-    file, line = (users or others or [*frames] or [("", 0)])[-1]
-    return f" (at {_shortened(file)}:{line})" if file else ""
-
-
-def place_in(reason: str) -> tuple[str, int] | None:
-    """Return the first file and line that a reason names as `_at` does, if there is one."""
-    found = re.search(r" \(at (?P<file>[^():]+):(?P<line>\d{1,9})\)", reason)
-    return (found["file"], int(found["line"])) if found else None
+    file, line, function = (users or others or [*frames] or [("", 0, "")])[-1]
+    inside = "" if function in ("", "<module>") else f" in {function}"
+    return f" (at {_shortened(file)}:{line}{inside})" if file else ""
 
 
 def _shortened(filename: str) -> str:

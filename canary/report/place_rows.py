@@ -11,6 +11,7 @@ from canary.compare.verdict import leading_failure
 from canary.errors import counted
 
 MEANT = "Meant? Set the action's label (canary:accept), or give --accept REASON. Otherwise undo it."
+MEND = "Mend it, or undo the change."
 NOWHERE = "No changed code ran, and config and packages are equal. Look at data and machine."
 
 
@@ -34,14 +35,20 @@ class PlaceRow:
 
 
 def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
-    """Return the first changed places of a comparison in which something differs."""
+    """Return the first changed places of a comparison in which something differs, after the line
+    at which the current run failed."""
     if found.verdict in ("pass", "no-baseline"):
         return ()
+    failed = found.places.failed
     rows, alone = [], only(found.places)
-    for place in found.places.ran[:SHOWN]:
+    for place in (*filter(None, [failed]), *found.places.ran[:SHOWN]):
         note = f"in {place.function}" if place.function not in ("", MODULE) else ""
-        if alone:
+        if place is failed:
+            note = f"{note} failed".lstrip()
+        elif alone:
             note = f"{note}, {alone}" if note else f"is {alone}"
+        elif failed:
+            note = f"{note} changed".lstrip()
         line = f":{place.line}" if place.line is not None else ""
         path = place.name if place.kind == "code" else ""
         how, was, text = change_of(place)
@@ -67,6 +74,8 @@ def not_run(found: Comparison) -> str:
 
 def to_do(found: Comparison, remedy: str) -> str:
     """Return what to do. `remedy`: what would decide checks that are undecided; may be empty."""
+    if found.places.failed:
+        return MEND
     if found.verdict == "changed":
         return "" if found.accepted else MEANT
     if found.verdict == "inconclusive":

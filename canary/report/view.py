@@ -11,6 +11,7 @@ from typing import Any
 from canary.compare.checks import is_metric_gate
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.missing import MISSING
+from canary.compare.places import SHOWN
 from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.errors import counted, cut
@@ -142,7 +143,7 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
         mark=VERDICTS[found.verdict].mark,
         first_line=found.first_line,
         places=(places := place_rows(found)),
-        more_places=len(found.places.ran) - len(places) if places else 0,
+        more_places=max(0, len(found.places.ran) - SHOWN) if places else 0,
         not_run=not_run(found),
         do=to_do(found, remedy),
         name=found.current.name or found.baseline.name,

@@ -297,20 +297,46 @@ def test_a_strangers_record_with_other_shapes_of_code_is_refused(code: Any) -> N
         RunRecord.model_validate(document)
 
 
-@pytest.mark.parametrize(("line", "place"), [(20, 20), (21, 20), (30, None)])
-def test_a_crash_at_a_changed_line_has_its_place(line: int, place: int | None) -> None:
-    reason = f"ValueError: too many values (at train.py:{line})"
+@pytest.mark.parametrize(("line", "near"), [(20, 20), (21, 20), (30, 20), (49, 50)])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_crash_has_the_users_line_and_the_changed_place(line: int, near: int, runs: int) -> None:
+    error = "ValueError: too many values to unpack, and a rather long explanation"
+    reason = f"{error} (at train.py:{line} in collate)"
     failed = [
-        crashed(record(number)).model_copy(update={"reason": reason}) for number in (100, 101)
+        crashed(record(number)).model_copy(update={"reason": reason})
+        for number in (100, 101)[:runs]
     ]
     baseline = [record(number) for number in range(3)]
     found = compare_to_baseline(failed, baseline, source=parse_diff(TWO_HUNKS))
-    assert found.verdict == "regression"
-    assert [one.line for one in found.places.ran] == [place] * (place is not None)
-    shown = render(found, "text").splitlines()[1:5]
-    if place:
-        lines = ["  train.py:20", "    was: return x", "    now: return 2 * x", "  Undo it."]
-        assert shown == lines
+    assert found.verdict == ("regression" if runs == 2 else "error")
+    assert len(found.first_line) <= 120 or runs == 1
+    assert [one.line for one in found.places.ran] == [near]
+    was, now = ("return x", "return 2 * x") if near == 20 else ("never()", "ever()")
+    assert render(found, "text").splitlines()[1:6] == [
+        f"  train.py:{line} in collate failed: {error}, after step 100",
+        f"  train.py:{near} changed",
+        f"    was: {was}",
+        f"    now: {now}",
+        "  Mend it, or undo the change.",
+    ]
+    without = compare_to_baseline(failed, baseline)
+    assert without.places.failed == found.places.failed
+    assert not without.places.ran
+
+
+def test_a_crash_after_the_look_has_the_changed_code_that_ran() -> None:
+    """The change nearest to the failing line did not run."""
+    baseline, *failed = (record(number) for number in (1, 100, 101))
+    baseline.exact["code"] = run(train=train("a")).exact["code"]
+    for one in failed:
+        one.exact["code"] = run(train=train("b")).exact["code"]
+    reason = "KeyError: 'x' (at train.py:45)"
+    ended = [crashed(one).model_copy(update={"reason": reason}) for one in failed]
+    found = compare_to_baseline(ended, baseline, source=parse_diff(TWO_HUNKS))
+    assert [one.line for one in found.places.ran] == [20]
+    lines = render(found, "text").splitlines()
+    assert lines[1] == "  train.py:45 failed: KeyError: 'x', after step 100"
+    assert lines[2] == "  train.py:20 in net, the only changed code that ran"
 
 
 IDLE = (

@@ -93,7 +93,7 @@ COUNTED = f"""Traceback (most recent call last):
 KeyError: 'text'
 """
 
-MISSING = "ModuleNotFoundError: No module named 'nosuchpackage' (at /home/me/train.py:3)"
+MISSING = "ModuleNotFoundError: No module named 'nosuchpackage' (at /home/me/train.py:3 in go)"
 
 
 @pytest.mark.parametrize(
