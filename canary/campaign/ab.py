@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -155,18 +156,18 @@ def run_ab(
         if request.exact:
             with at_once(sides, ["repeats=1", ONLY_LOOK]) as run_look:
                 found, runs = run_pairs(plan, run_look, judge, progress, time.monotonic)
-                found = _with_setup_hint(found, request, runs)
+                found = with_setup_hint(found, request, runs)
                 found = _exact_answer(found, runs, run_look, judge, say)
                 decided()
                 return found, folder
         found, runs = run_pairs(plan, launch, judge, progress, time.monotonic)
         decided()
     note = f"{counted(len(runs.head), 'pair')} in alternation, each run in a separate process"
-    return _with_note(_with_setup_hint(found, request, runs), note), folder
+    return _with_note(with_setup_hint(found, request, runs), note), folder
 
 
-def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:
-    """Add a hint about ignored and untracked files if a run did not find a file."""
+def with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:
+    """Add a hint about the folder, or ignored and untracked files, if a run did not find a file."""
     missing = any(record.failure == "not found" for record in runs.failed)
     if request.base is None or found.verdict != "error" or not missing:
         return found
@@ -174,6 +175,9 @@ def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Compa
         "each side is a fresh checkout without ignored or untracked files; make or link them in "
         "both, such as with: --setup 'ln -s /path/of/data data'"
     )
+    if request.config and ".." in request.config.parts:
+        above = shlex.quote(str(request.config.parent))
+        note = f"the command ran in this folder; run it in that of the config: cd {above}"
     return replace(found, notes=(*found.notes, note))
 
 

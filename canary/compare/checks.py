@@ -171,6 +171,14 @@ def is_metric_gate(name: str) -> bool:
     return name.startswith(f"{METRICS}.")
 
 
+def title_of(name: str) -> str:
+    """Return what a check is about, in plain words."""
+    if is_metric_gate(name):
+        return f"the gate on {name.removeprefix(f'{METRICS}.')}"
+    title = CHECKS[name].title if name in CHECKS else name
+    return f'the rule "{title}"' if any(one.id == name for one in RULES) else title
+
+
 def accepted_with(check: Check) -> tuple[Change, ...]:
     """Return the changes whose acceptance covers the check's failure."""
     if is_metric_gate(check.name):

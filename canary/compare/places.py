@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
-from os.path import commonprefix
 from typing import Literal
 
 from canary.baseline.comparability import how_it_ended
@@ -230,8 +229,8 @@ def _apart(was: str, now: str) -> tuple[str, str]:
     """Return both lines, cut where they are equal, so that what differs is seen."""
     if max(len(was), len(now)) <= LONGEST:
         return was, now
-    start = len(commonprefix((was, now)))
-    end = len(commonprefix((was[start:][::-1], now[start:][::-1])))
+    start = _common(was, now)
+    end = _common(was[start:][::-1], now[start:][::-1])
     differs = max(len(was), len(now)) - start - end
     most, room = (max(LONGEST - part, LONGEST // 2) for part in (start + end, differs))
     left, right = (max(room - other, room // 2) for other in (end, start))
@@ -242,6 +241,12 @@ def _apart(was: str, now: str) -> tuple[str, str]:
         return "".join(_without_middle(*part) for part in parts)
 
     return seen(was), seen(now)
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _without_middle(text: str, most: int) -> str:

@@ -261,6 +261,8 @@ class Comparison:
     """Alerts of the current side, the worst first."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
     places: Places = field(default_factory=Places)
+    label: str = ""
+    """The label by which a person accepts it on GitHub, if the action judged."""
 
     def __repr__(self) -> str:
         return f"Comparison({self.verdict!r}, {self.first_line!r})"

@@ -38,6 +38,8 @@ class Grounds:
     """The baseline branch's files; None before its first run."""
     ancestry: Ancestry | None
     accept: str | None = None
+    label: str = ""
+    """See `Comparison.label`."""
     compare: Mode = "baseline"
     """Set by the workflow, not by the records."""
     head_sha: str = ""

@@ -65,7 +65,7 @@ def judge(grounds: Grounds, records: Records) -> Answer:
         )
     notes = tuple(one_line(note) for note in (*part.notes, *_other_commit(grounds, judged)))
     comparison = judged.comparison
-    said = replace(comparison, notes=(*comparison.notes, *notes))
+    said = replace(comparison, notes=(*comparison.notes, *notes), label=grounds.label)
     return replace(judged, comparison=said, folders=records.folders(part))
 
 

@@ -241,6 +241,7 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
                 history=history,
                 ancestry=ancestry,
                 accept=accepted.reason if accepted else None,
+                label=settings.label,
                 compare="baseline" if intent.writes_baseline else settings.compare,
                 head_sha=intent.head_sha,
                 branch=settings.baseline_branch,

@@ -16,7 +16,6 @@ from canary.github.confined import confined, unusable
 from canary.github.status import Source
 from canary.report.bisect_hint import Hint
 from canary.report.escape import ZERO_WIDTH, on_lines
-from canary.report.place_rows import MEANT
 from canary.report.render import HEADINGS, environment, table, tidy
 from canary.report.view import SUMMARY_ROWS, View, view_of
 
@@ -67,17 +66,11 @@ def comment_view(
     for name in View.__dataclass_fields__:
         part = getattr(whole, name)
         parts[name] = part[:MOST_ROWS] if isinstance(part, tuple) else part
-    if whole.do == MEANT:
-        parts["do"] = MEANT_HERE
     parts["notes"] = tuple(one for one in parts["notes"] if one != note)
     lead = tuple(_lead(found, whole))
     return on_lines(CommentView(**parts, note=note, lead=lead))
 
 
-MEANT_HERE = (
-    "Meant? Someone with write permission sets the action's label (canary:accept). "
-    "Otherwise undo it."
-)
 MOST_NAMED = 6
 """Failed checks that the lead names beside that of the first line."""
 LEADING = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
@@ -87,7 +80,9 @@ LEADING = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
 def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     """Yield labelled sentences; the first lines have said verdict, place and what to do."""
     others = [
-        f"{row.name} {row.change}" if row.change.endswith("%") else row.name
+        f"{row.title} {row.change}"
+        if row.change.endswith("%") and row.group != "correctness"
+        else row.title
         for row in view.failed[1:]
     ]
     if others:
@@ -97,7 +92,7 @@ def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     if view.failed and top is not None and top.category is not RegressionCategory.UNKNOWN:
         yield view.why, top.description.rstrip(".")
     if view.undecided and not view.failed:
-        yield "Undecided", ", ".join(row.name for row in view.undecided)
+        yield "Undecided", ", ".join(row.title for row in view.undecided)
     if not view.failed:
         shown = {key: label for label, key, *_ in SUMMARY_ROWS if key in LEADING}
         figures = [row for row in view.summary if row[0] in shown.values()]

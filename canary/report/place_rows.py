@@ -10,7 +10,7 @@ from canary.compare.report import Comparison
 from canary.compare.verdict import leading_failure
 from canary.errors import counted
 
-MEANT = "Meant? Set the action's label (canary:accept), or give --accept REASON. Otherwise undo it."
+MEANT = "Meant? Give --accept REASON; in CI, merge in spite of the red job. Otherwise undo it."
 MEND = "Mend it, or undo the change."
 NOWHERE = "No changed code ran, and config and packages are equal. Look at data and machine."
 
@@ -42,16 +42,16 @@ def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
     failed = found.places.failed
     rows, alone = [], only(found.places)
     for place in (*filter(None, [failed]), *found.places.ran[:SHOWN]):
+        how, was, text = change_of(place)
         note = f"in {place.function}" if place.function not in ("", MODULE) else ""
         if place is failed:
             note = f"{note} failed".lstrip()
         elif alone:
             note = f"{note}, {alone}" if note else f"is {alone}"
-        elif failed:
+        elif failed and not how:
             note = f"{note} changed".lstrip()
         line = f":{place.line}" if place.line is not None else ""
         path = place.name if place.kind == "code" else ""
-        how, was, text = change_of(place)
         rows.append(PlaceRow(f"{place.name}{line}", note, text, was, how, path, place.line))
     return tuple(rows)
 
@@ -77,7 +77,10 @@ def to_do(found: Comparison, remedy: str) -> str:
     if found.places.failed:
         return MEND
     if found.verdict == "changed":
-        return "" if found.accepted else MEANT
+        label = (
+            f"Meant? Someone with write permission sets the label {found.label}. Otherwise undo it."
+        )
+        return "" if found.accepted else label if found.label else MEANT
     if found.verdict == "inconclusive":
         return f"{remedy}." if remedy and remedy not in found.first_line else ""
     if found.verdict != "regression" or not compared(found):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from canary.compare.checks import is_metric_gate
+from canary.compare.checks import is_metric_gate, title_of
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.missing import MISSING
 from canary.compare.places import SHOWN
@@ -65,6 +65,8 @@ class CheckRow:
     """One of STATUS_WORDS."""
     passed: bool
     message: str
+    title: str
+    """What it is about, in plain words."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +200,10 @@ def _together(rows: tuple[CheckRow, ...]) -> tuple[CheckRow, ...]:
         reason = row.message.partition(": ")[2]
         reason = reason if reason.startswith(MISSING) else row.message
         first = found.get(reason)
-        found[reason] = (
-            row if first is None else replace(row, name=f"{first.name}, {row.name}", message=reason)
-        )
+        if first is not None:
+            names, titles = f"{first.name}, {row.name}", f"{first.title}, {row.title}"
+            row = replace(row, name=names, title=titles, message=reason)
+        found[reason] = row
     return tuple(found.values())
 
 
@@ -281,6 +284,7 @@ def row_of(check: Check) -> CheckRow:
         status=STATUS_WORDS[check.status],
         passed=check.status == "pass",
         message=check.message,
+        title=title_of(check.name),
     )
 
 

@@ -123,7 +123,9 @@ def test_a_changed_data_set_in_another_file_is_the_only_place(compare: Compare) 
     assert found.first_difference is not None
     assert found.first_difference.stage == "batches"
     (place,) = found.places.ran
-    words = "lib/rows.py:23 in Rows.__iter__: yield chunk[:-1], chunk[1:] -> yield chunk[:-1], chunk["
+    words = (
+        "lib/rows.py:23 in Rows.__iter__: yield chunk[:-1], chunk[1:] -> yield chunk[:-1], chunk["
+    )
     assert sentence(place).startswith(words)
     assert only(found.places).startswith("the only changed code")
 

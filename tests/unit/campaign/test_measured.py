@@ -13,13 +13,15 @@ from canary.baseline.branch import BRANCH, Remote, pull, push
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import NOISE_FILE, drawer, select
 from canary.baseline.origin import Surroundings
-from canary.campaign.ab import AbRequest, run_ab
+from canary.campaign.ab import AbRequest, run_ab, with_setup_hint
 from canary.campaign.noise_model import Measured, noise_branch, push_noise, require_writable
+from canary.campaign.pairs import Runs
+from canary.compare.report import Comparison
 from canary.compare.timing.noise import NoiseModel, save_noise
 from canary.errors import ConfigError, MachineError, UsageError
 from tests.contract.git_server import bare_repository
 from tests.unit.branching import adding, run_ids, stored
-from tests.unit.comparing import noise_model, record
+from tests.unit.comparing import crashed, noise_model, record
 
 RUN = record()
 
@@ -150,3 +152,13 @@ def test_a_config_that_cannot_be_used_is_named_with_its_side(
         run_ab(request, Said())
     assert "write `look_steps` instead; or" in str(found.value.hint)
     assert "canary ab BASE.yaml HEAD.yaml" in str(found.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("config", "hint"),
+    [("../canary.yaml", "run it in that of the config: cd .."), ("canary.yaml", "--setup 'ln -s ")],
+)
+def test_a_file_that_is_missing_may_lie_in_the_folder_of_the_config(config: str, hint: str) -> None:
+    runs = Runs(failed=[crashed(RUN).model_copy(update={"failure": "not found"})])
+    found = with_setup_hint(Comparison("error", ""), AbRequest(Path(config), "main"), runs)
+    assert hint in found.notes[0]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from canary.compare.checks import change, check_of, metric_check
 from canary.compare.paths import Compared
 from canary.compare.report import Comparison, Place, Places
 from canary.compare.stats import compare_to_baseline
@@ -58,7 +59,10 @@ def test_three_places_are_shown_and_the_others_counted() -> None:
         ((LINE, LINE), f"moved `{LINE}`"),
         ((f"if x:\n{WAS}\nkept()", f"{LINE}\nkept()"), f"`{WAS}` → `{LINE}`"),
         (
-            (f"train({'a, ' * 30}beta=0.1{', b' * 30})", f"train({'a, ' * 30}beta=0.2{', b' * 30})"),
+            (
+                f"train({'a, ' * 30}beta=0.1{', b' * 30})",
+                f"train({'a, ' * 30}beta=0.2{', b' * 30})",
+            ),
             "`train(a, a, a, a, a…a, a, a, a, beta=0.1, b, b, b, b, b, b,…, b, b, b, b, b, b)` → "
             "`train(a, a, a, a, a…a, a, a, a, beta=0.2, b, b, b, b, b, b,…, b, b, b, b, b, b)`",
         ),
@@ -103,6 +107,38 @@ def test_the_page_shows_place_changed_lines_and_what_to_do() -> None:
     page = comparisons_page([("sft", sides)])
     for words in ("lib/train.py:88 in collate", f"+{LINE}", f"-{WAS}", "What to do?", "Meant?"):
         assert words in page
+
+
+def test_a_comment_names_the_label_and_any_other_answer_the_option() -> None:
+    """In a job's summary there is no label, and nobody can give an option."""
+    option = "Meant? Give --accept REASON; in CI, merge in spite of the red job. Otherwise undo it."
+    for form in ("text", "markdown"):
+        assert option in render(found(PLACE), form)
+    shown = section(replace(found(PLACE), label="ok: by me"), SOURCE, LIMIT)
+    words = "Meant? Someone with write permission sets the label ok: by me. Otherwise undo it."
+    assert second_line(shown).endswith(f"<br>{words}")
+    assert "--accept" not in shown
+
+
+def test_a_comment_lists_failed_checks_in_plain_words_and_figures_only_of_quantities() -> None:
+    moved = change(96, 0)
+    checks = (
+        check_of("first_loss", "changed", "other losses"),
+        check_of("batches", "changed", "other batches", **moved),
+        check_of("trajectory", "changed", "other losses"),
+        check_of("labels_contain_eos", "fail", "0 EOS"),
+        check_of("step_time_median", "fail", "slower", **change(1.0, 1.2)),
+        metric_check("metrics.acc.mean", "acc", "fail", "less", **change(1.0, 0.5)),
+    )
+    shown = section(replace(found(PLACE), verdict="regression", checks=checks), SOURCE, LIMIT)
+    (line,) = (line for line in shown.splitlines() if line.startswith("- **Also failed or changed"))
+    assert line == (
+        "- **Also failed or changed**: median step time +20.0%, the gate on acc.mean -50.0%, "
+        "the loss of step 1, the batches that enter each step, the losses of the following steps"
+    )
+    undecided = tuple(replace(one, status="inconclusive") for one in checks[:2])
+    shown = section(replace(found(PLACE), checks=undecided), SOURCE, LIMIT)
+    assert "- **Undecided**: the loss of step 1, the batches that enter each step\n" in shown
 
 
 def idle(count: int, steps: int = 12) -> Comparison:
