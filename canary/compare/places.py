@@ -27,22 +27,12 @@ from canary.record.exact import Code
 from canary.record.types import RunRecord
 
 SETUP = "setup"
+# fmt: off
 ORDER = (
-    "data",
-    "generation",
-    "reward",
-    "logprob",
-    "advantage",
-    "forward",
-    "loss",
-    "backward",
-    "optimizer",
-    "other",
-    "logging",
-    "checkpoint",
-    "evaluation",
-    SETUP,
+    "data", "generation", "reward", "logprob", "advantage", "forward", "loss", "backward",
+    "optimizer", "other", "logging", "checkpoint", "evaluation", SETUP,
 )
+# fmt: on
 """The phases in the order of a step; `other` follows the optimizer in a loop. What ran before the
 first step comes last, because all code did."""
 LOSS = ("loss", "forward", "advantage", "logprob")
@@ -64,8 +54,8 @@ PROSE = (".md", ".rst", ".ipynb", ".lock")
 OF_TOOLS = ("LICENSE", "Makefile", "Dockerfile", "pyproject.toml", "setup.cfg", "requirements")
 SHOWN = 3
 """Places that an answer names."""
-LONGEST = 80
-"""Characters of a changed line in an answer."""
+LONGEST, AROUND = 80, 20
+"""Characters of a changed line in an answer; of a long one, those around what is cut."""
 
 
 def changed_places(
@@ -123,20 +113,20 @@ def places_of_failure(record: RunRecord, source: SourceChanges | None, seen: Pla
     found = PLACE.search(reason)
     if found is None:
         return seen
-    name, line, function = found["file"], int(found["line"]), found["function"] or ""
-    failed = Place("error", name, line, function, added=(PLACE.sub("", reason, count=1),))
-    hunks = [(file, hunk) for file in (source.files if source else ()) for hunk in file.hunks]
-
-    def distance(hunk: Hunk) -> int:
-        after = line - hunk.line - max(len(hunk.added), 1)
-        return max(hunk.line - 1 - line, after, 0)
-
-    near = [pair for pair in hunks if f"/{pair[0].path}".endswith(f"/{name}")]
-    file, hunk = min(near, key=lambda pair: distance(pair[1]), default=(None, None))
-    if file is None or hunk is None or (seen.known and distance(hunk)):
-        return replace(seen, failed=failed)
-    place = Place("code", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
-    return Places((place,), idle=len(hunks) - 1, failed=failed)
+    name, line = found["file"], int(found["line"])
+    words = (PLACE.sub("", reason, count=1),)
+    seen = replace(seen, failed=Place("error", name, line, found["function"] or "", added=words))
+    hunks = [(file.path, one) for file in (source.files if source else ()) for one in file.hunks]
+    near = [
+        (max(one.line - 1 - line, line - one.line - max(len(one.added), 1), 0), path, one)
+        for path, one in hunks
+        if f"/{path}".endswith(f"/{name}")
+    ]
+    distance, path, hunk = min(near, key=lambda one: one[0], default=(0, "", None))
+    if hunk is None or (seen.known and distance):
+        return seen
+    place = Place("code", path, hunk.line, removed=hunk.removed, added=hunk.added)
+    return Places((place,), idle=len(hunks) - 1, failed=seen.failed)
 
 
 def _of_files(
@@ -226,31 +216,12 @@ def change_of(place: Place) -> tuple[str, str, str]:
 
 
 def _apart(was: str, now: str) -> tuple[str, str]:
-    """Return both lines, cut where they are equal, so that what differs is seen."""
-    if max(len(was), len(now)) <= LONGEST:
-        return was, now
-    start = _common(was, now)
-    end = _common(was[start:][::-1], now[start:][::-1])
-    differs = max(len(was), len(now)) - start - end
-    most, room = (max(LONGEST - part, LONGEST // 2) for part in (start + end, differs))
-    left, right = (max(room - other, room // 2) for other in (end, start))
-
-    def seen(line: str) -> str:
-        last = len(line) - end
-        parts = (line[:start], left), (line[start:last], most), (line[last:], right)
-        return "".join(_without_middle(*part) for part in parts)
-
-    return seen(was), seen(now)
-
-
-def _common(one: str, other: str) -> int:
-    """Return how many characters both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-def _without_middle(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: (most - 1) // 2]}…{text[-(most // 2) :]}"
+    """Return both lines, cut in the middle where they are equal, so that what differs is seen."""
+    pairs = enumerate(zip(was, now, strict=False))
+    start = next((at for at, (a, b) in pairs if a != b), min(len(was), len(now)))
+    if max(len(was), len(now)) > LONGEST and start > LONGEST // 2:
+        was, now = (f"{line[:AROUND]}…{line[start - AROUND :]}" for line in (was, now))
+    return cut(was, LONGEST), cut(now, LONGEST)
 
 
 def only(places: Places) -> str:

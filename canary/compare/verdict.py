@@ -79,16 +79,13 @@ def learning_was_judged(checks: Sequence[Check]) -> bool:
     return {"first_loss", "first_update", "trajectory"} <= judged
 
 
-SPEEDS = ("timing", "performance")
-
-
 def _judged_of_imported(checks: Sequence[Check]) -> list[Check]:
     """Return the checks that can make a comparison with an imported run pass."""
     return [
         check
         for check in checks
         if check.status in ("pass", "warn")
-        and ((check.lane, check.group) == SPEEDS or is_metric_gate(check.name))
+        and ((check.lane, check.group) == ("timing", "performance") or is_metric_gate(check.name))
     ]
 
 
@@ -151,8 +148,7 @@ LONGEST = 120
 
 
 def _regression_line(checks: Sequence[Check]) -> str:
-    others = len(ordered_failures(checks)) - 1  # those of the list "Failed checks"
-    more = f" ({counted(others, 'more check')})" if others else ""
+    more = _more(ordered_failures(checks), "check")  # those of the list "Failed checks"
     words = f"Regression: {leading_failure(checks).message}"
     return f"{cut_to_fit(words, LONGEST - 1 - len(more))}{more}."
 

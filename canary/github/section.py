@@ -79,12 +79,10 @@ LEADING = ("step_time_median_s", "tokens_per_sec", "max_mem_mb", "final_loss")
 
 def _lead(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     """Yield labelled sentences; the first lines have said verdict, place and what to do."""
-    others = [
-        f"{row.title} {row.change}"
-        if row.change.endswith("%") and row.group != "correctness"
-        else row.title
-        for row in view.failed[1:]
-    ]
+    others = []
+    for row in view.failed[1:]:
+        of_quantity = row.group != "correctness" and row.change.endswith("%")
+        others.append(f"{row.title} {row.change}" if of_quantity else row.title)
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         yield "Also failed or changed", f"{', '.join(others[:MOST_NAMED])}{more}"

@@ -22,23 +22,14 @@ LARGEST = 8 << 20
 """Bytes of a comparison; ours have some hundred thousand."""
 
 
-KEYS = {
-    "verdict": "verdict",
-    "accepted": "accepted",
-    "first_line": "first_line",
-    "tier": "tier",
-    "baseline": "baseline",
-    "current": "current",
-    "checks": "checks",
-    "first_difference": "first_difference",
-    "differences": "differences",
-    "config_changes": "config_differences",
-    "environment_changes": "environment_differences",
-    "notes": "notes",
-    "alerts": "alerts",
-    "places": "places",
-    "diagnosis": "diagnosis",
-}
+# fmt: off
+FIELDS = (
+    "verdict", "accepted", "first_line", "tier", "baseline", "current", "checks",
+    "first_difference", "differences", "config_changes", "environment_changes", "notes", "alerts",
+    "places", "diagnosis",
+)
+# fmt: on
+KEYS = {name: name.replace("_changes", "_differences") for name in FIELDS}
 """The document's key of each field of a comparison."""
 COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from canary.compare.paths import Request, compared_paths
 from canary.compare.report import Comparison
 from canary.compare.timing.side_figures import side_of
-from canary.errors import InputError, counted, cut, nearest
+from canary.errors import InputError, counted, cut, did_you_mean, nearest
 from canary.record.types import RunRecord
 from canary.report.charts.theme import LIGHT
 from canary.report.html import filled
@@ -192,7 +192,6 @@ def _named(found: Iterable[Chart], names: tuple[str, ...]) -> tuple[Chart, ...]:
     every = {chart.name: chart for chart in found}
     for name in names:
         if name not in every:
-            near = nearest(name, every)
-            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(every)}"
+            hint = did_you_mean(nearest(name, every), f"there are {', '.join(every)}")
             raise InputError(f"these runs have no chart {name!r}", hint)
     return tuple(every[name] for name in names or every)

@@ -135,6 +135,7 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
 
     undecided, remedy = _said_once(_together(with_status("inconclusive")))
     first = found.first_difference
+    skipped = [one for one in ordered if one.status == "skip" and one.unjudged != "inapplicable"]
     failed = [check for check in ordered if check.failed]
     if failed:
         # The first line is about this one.
@@ -156,16 +157,8 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
         current=side_words(found.current, found.verdict),
         summary=_summary(found.baseline, found.current) if compared(found) else (),
         rows=with_status("fail", "changed", "warn", "inconclusive", "pass"),
-        skipped=tuple(
-            rows[id(check)]
-            for check in ordered
-            if check.status == "skip" and check.unjudged != "inapplicable"
-        ),
-        reasons=_reasons(
-            check
-            for check in ordered
-            if check.status == "skip" and check.unjudged != "inapplicable"
-        ),
+        skipped=tuple(rows[id(check)] for check in skipped),
+        reasons=_reasons(skipped),
         failed=tuple(rows[id(check)] for check in failed),
         warned=with_status("warn"),
         undecided=undecided,

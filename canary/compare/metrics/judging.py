@@ -179,14 +179,10 @@ def against_baseline(samples: Samples, percent: float) -> Check | Pending:
 def _by_estimate(samples: Samples, before: float, room: float, percent: float) -> Check:
     after = statistics.fmean(samples.current)
     worse = _sign(samples, before) * (after - before) > room
-    count = len(samples.baseline)
     bounds = _bounds(samples, before, room)
     status, aside = _with_spikes(samples, bounds, "fail" if worse else "pass")
-    few = f"{counted(count, 'run')} of the baseline"
-    words = (
-        f"{_change(samples, before)}, limit {percent:g}%{aside}. The spread is not known: {few}, "
-        f"{MIN_RUNS} needed"
-    )
+    few = f"{counted(len(samples.baseline), 'run')} of the baseline, {MIN_RUNS} needed"
+    words = f"{_change(samples, before)}, limit {percent:g}%{aside}. The spread is not known: {few}"
     numbers = change(before, after)
     return samples.check(status, words, **numbers, threshold=_signed(samples, percent))
 

@@ -302,10 +302,7 @@ def test_a_strangers_record_with_other_shapes_of_code_is_refused(code: Any) -> N
 def test_a_crash_has_the_users_line_and_the_changed_place(line: int, near: int, runs: int) -> None:
     error = "ValueError: too many values to unpack, and a rather long explanation"
     reason = f"{error} (at train.py:{line} in collate)"
-    failed = [
-        crashed(record(number)).model_copy(update={"reason": reason})
-        for number in (100, 101)[:runs]
-    ]
+    failed = [crashed(record(number), reason=reason) for number in (100, 101)[:runs]]
     baseline = [record(number) for number in range(3)]
     found = compare_to_baseline(failed, baseline, source=parse_diff(TWO_HUNKS))
     assert found.verdict == ("regression" if runs == 2 else "error")
@@ -330,8 +327,7 @@ def test_a_crash_after_the_look_has_the_changed_code_that_ran() -> None:
     baseline.exact["code"] = run(train=train("a")).exact["code"]
     for one in failed:
         one.exact["code"] = run(train=train("b")).exact["code"]
-    reason = "KeyError: 'x' (at train.py:45)"
-    ended = [crashed(one).model_copy(update={"reason": reason}) for one in failed]
+    ended = [crashed(one, reason="KeyError: 'x' (at train.py:45)") for one in failed]
     found = compare_to_baseline(ended, baseline, source=parse_diff(TWO_HUNKS))
     assert [one.line for one in found.places.ran] == [20]
     lines = render(found, "text").splitlines()

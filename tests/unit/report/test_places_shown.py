@@ -51,33 +51,25 @@ def test_three_places_are_shown_and_the_others_counted() -> None:
     assert lines[10] == "  and 2 more"
 
 
+LONG = f"train({'a, ' * 30}"
+SHORT = "train(a, a, a, a, a,… a, a, a, a, a, a, "
+
+
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("was", "now", "words"),
     [
-        (("", LINE), f"added `{LINE}`"),
-        ((LINE, ""), f"removed `{LINE}`"),
-        ((LINE, LINE), f"moved `{LINE}`"),
-        ((f"if x:\n{WAS}\nkept()", f"{LINE}\nkept()"), f"`{WAS}` → `{LINE}`"),
-        (
-            (
-                f"train({'a, ' * 30}beta=0.1{', b' * 30})",
-                f"train({'a, ' * 30}beta=0.2{', b' * 30})",
-            ),
-            "`train(a, a, a, a, a…a, a, a, a, beta=0.1, b, b, b, b, b, b,…, b, b, b, b, b, b)` → "
-            "`train(a, a, a, a, a…a, a, a, a, beta=0.2, b, b, b, b, b, b,…, b, b, b, b, b, b)`",
-        ),
-        (
-            (f"f({'a, ' * 30}b, c)", f"f({'a, ' * 30}b)"),
-            "`f(a, a, a, a, a, a, a, a, a, a, a, a,… a, a, a, a, a, a, a, a, a, a, a, a, b, c)` → "
-            "`f(a, a, a, a, a, a, a, a, a, a, a, a,… a, a, a, a, a, a, a, a, a, a, a, a, b)`",
-        ),
+        ("", LINE, f"added `{LINE}`"),
+        (LINE, "", f"removed `{LINE}`"),
+        (LINE, LINE, f"moved `{LINE}`"),
+        (f"if x:\n{WAS}\nkept()", f"{LINE}\nkept()", f"`{WAS}` → `{LINE}`"),
+        (f"{LONG}b, c=1)", f"{LONG}b)", f"`{SHORT}b, c=1)` → `{SHORT}b)`"),
+        (f"a{LONG}", f"b{LONG}", f"`{f'a{LONG}'[:79]}…` → `{f'b{LONG}'[:79]}…`"),
     ],
 )
 def test_the_old_line_and_the_new_one_are_shown_and_cut_where_they_are_equal(
-    lines: tuple[str, str], words: str
+    was: str, now: str, words: str
 ) -> None:
-    removed, added = (tuple(text.splitlines()) for text in lines)
-    place = replace(PLACE, removed=removed, added=added)
+    place = replace(PLACE, removed=tuple(was.splitlines()), added=tuple(now.splitlines()))
     assert f", the only changed code: {words}<br>" in second_line(render(found(place), "markdown"))
 
 
@@ -113,7 +105,8 @@ def test_a_comment_names_the_label_and_any_other_answer_the_option() -> None:
     """In a job's summary there is no label, and nobody can give an option."""
     option = "Meant? Give --accept REASON; in CI, merge in spite of the red job. Otherwise undo it."
     for form in ("text", "markdown"):
-        assert option in render(found(PLACE), form)
+        assert render(found(PLACE), form).count(option) == 1
+        assert "Meant?" not in render(replace(found(PLACE), accepted="wanted"), form)
     shown = section(replace(found(PLACE), label="ok: by me"), SOURCE, LIMIT)
     words = "Meant? Someone with write permission sets the label ok: by me. Otherwise undo it."
     assert second_line(shown).endswith(f"<br>{words}")
@@ -121,10 +114,9 @@ def test_a_comment_names_the_label_and_any_other_answer_the_option() -> None:
 
 
 def test_a_comment_lists_failed_checks_in_plain_words_and_figures_only_of_quantities() -> None:
-    moved = change(96, 0)
     checks = (
         check_of("first_loss", "changed", "other losses"),
-        check_of("batches", "changed", "other batches", **moved),
+        check_of("batches", "changed", "other batches", **change(96, 0)),
         check_of("trajectory", "changed", "other losses"),
         check_of("labels_contain_eos", "fail", "0 EOS"),
         check_of("step_time_median", "fail", "slower", **change(1.0, 1.2)),
@@ -141,6 +133,9 @@ def test_a_comment_lists_failed_checks_in_plain_words_and_figures_only_of_quanti
     assert "- **Undecided**: the loss of step 1, the batches that enter each step\n" in shown
 
 
+FIRST = "lib/train.py:1, lib/train.py:2"
+
+
 def idle(count: int, steps: int = 12) -> Comparison:
     not_run = tuple(replace(PLACE, line=line) for line in range(1, count + 1))
     return replace(
@@ -150,28 +145,17 @@ def idle(count: int, steps: int = 12) -> Comparison:
 
 
 @pytest.mark.parametrize(
-    ("compared", "words"),
+    ("compared", "names", "where", "them"),
     [
-        (
-            idle(1),
-            "lib/train.py:1 changed, and did not run in the 12 compared steps: raise "
-            "look_steps to compare it",
-        ),
-        (
-            idle(2, 0),
-            "lib/train.py:1 and lib/train.py:2 changed, and did not run in the look: "
-            "raise look_steps to compare them",
-        ),
-        (
-            idle(5),
-            "lib/train.py:1, lib/train.py:2, lib/train.py:3 and 2 more changed, and did not "
-            "run in the 12 compared steps: raise look_steps to compare them",
-        ),
+        (idle(1), "lib/train.py:1", "the 12 compared steps", "it"),
+        (idle(2, 0), "lib/train.py:1 and lib/train.py:2", "the look", "them"),
+        (idle(5), f"{FIRST}, lib/train.py:3 and 2 more", "the 12 compared steps", "them"),
     ],
 )
 def test_changed_code_that_did_not_run_is_named_everywhere(
-    compared: Comparison, words: str
+    compared: Comparison, names: str, where: str, them: str
 ) -> None:
+    words = f"{names} changed, and did not run in {where}: raise look_steps to compare {them}"
     compared = replace(compared, verdict="pass")
     assert render(compared, "text").splitlines()[1] == f"  {words}"
     plain = words.replace("_", "\\_")

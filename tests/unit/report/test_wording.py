@@ -9,9 +9,7 @@ import pytest
 
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.github.comment import LIMIT
-from canary.github.section import CUTS, comment_view, section
-from canary.github.status import Source
+from canary.github.section import CUTS, comment_view
 from canary.report.document import comparison_from, document
 from canary.report.render import render
 from canary.report.view import STATUS_WORDS, view_of
@@ -123,21 +121,6 @@ def test_a_reason_that_skipped_several_checks_is_said_once() -> None:
     reason = "both sides were imported, without exact signals"
     for form in ("text", "markdown"):
         assert render(found, form).count(reason) == 1
-
-
-def test_a_change_says_how_to_accept_it_until_someone_did() -> None:
-    def changed(accept: str | None = None) -> Comparison:
-        before, after = record(1), record(10)
-        before.config["learning_rate"], after.config["learning_rate"] = 1e-4, 3e-4
-        after.exact["trajectory"]["learning_rates"] = [3e-4] * 3
-        return compare_to_baseline(after, before, accept=accept)
-
-    assert changed().verdict == "changed"
-    for form in ("text", "markdown"):
-        assert render(changed(), form).count("--accept REASON") == 1
-        assert "--accept" not in render(changed("wanted"), form)
-    text = section(changed(), Source("a" * 40), LIMIT)
-    assert text.count("canary:accept") == 1
 
 
 def test_checks_that_a_run_lacks_are_one_line() -> None:
