@@ -26,6 +26,15 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [value for group in optimizer.param_groups for value in group["params"]]
 
 
+def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Return the optimizer that makes the steps of one that wraps it, as SAM does."""
+    held = {id(value) for value in parameters_of(optimizer)}
+    for one in vars(optimizer).values():
+        if isinstance(one, torch.optim.Optimizer) and held == {*map(id, parameters_of(one))}:
+            return innermost(one)
+    return optimizer
+
+
 def local(value: torch.Tensor) -> torch.Tensor:
     """Return the part of a tensor that this rank holds: its shard, if the tensor is sharded."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):

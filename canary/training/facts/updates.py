@@ -19,6 +19,7 @@ from canary.record.exact import Exact
 from canary.record.facts import ClipFacts, Facts, Holding, Schedule, UpdateFacts
 from canary.training.collectors.aside import Wrapping, in_backward, kept_apart, uncounted
 from canary.training.collectors.distributed import world_size
+from canary.training.exact.parameters import innermost
 from canary.training.facts.followed import (
     NAMES,
     Followed,
@@ -208,6 +209,7 @@ class UpdateWatcher:
                 inner = inner.optimizer
             if not isinstance(inner, Optimizer) or len(self._followed) >= MOST_OPTIMIZERS:
                 continue
+            inner = innermost(inner)
             if any(known.optimizer is inner for known in self._followed):
                 continue
             if hasattr(vars(inner).get("step"), "_torchdynamo_orig_callable"):

@@ -100,3 +100,18 @@ def test_only_single_numbers_are_losses() -> None:
     assert loss_tensors(one) == [one]
     assert loss_tensors([one, several, None]) == [one]
     assert loss_tensors(None) == []
+
+
+@pytest.mark.parametrize("reports", ["outer", "inner"])
+@pytest.mark.parametrize("outer_first", [True, False])
+def test_an_optimizer_that_wraps_another_is_the_same_one(
+    model: nn.Linear, reports: str, outer_first: bool
+) -> None:
+    """Sharpness-aware minimisation: its two steps end with that of the base optimizer."""
+    outer, inner = optimizer(*model.parameters()), optimizer(*model.parameters())
+    outer.base_optimizer = inner  # type: ignore[attr-defined]
+    both = [outer, inner] if outer_first else [inner, outer]
+    step = StepOptimizers(both, model.parameters())
+    step.stepped(outer if reports == "outer" else inner)
+    assert step.all_stepped
+    assert step.primary_stepped
