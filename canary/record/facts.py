@@ -74,6 +74,12 @@ class Holding(TypedDict, total=False):
     missing: int
     """Trainable tensors that got a gradient, did not change, and are in no optimizer."""
     missing_names: list[str]
+    missing_parts: bool
+    """Whether these are whole layers or modules, of which no tensor is in an optimizer."""
+    lost: int
+    """Tensors of an optimizer that are not the model's and had no gradient."""
+    resting_names: list[str]
+    """Tensors of groups whose learning rate was 0 in all updates."""
     thawed: int
     """Those of them that were frozen before the first update."""
     thawed_names: list[str]

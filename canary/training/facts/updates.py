@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -175,12 +176,18 @@ class UpdateWatcher:
             if id(value) not in held and same(before, Places([value]).values())
         ]
         thawed = [name for name, value in still if id(value) in self._frozen]
+        parts = {part_of(name) for name, value in named if id(value) in held}
+        moved = set().union(*(one.moved for one in followed))
+        lost = held.difference(map(id, model.parameters()) if named else held)
         return {
             "tensors": len(held),
             "trainable": len(trainable),
             "trainable_held": sum(id(value) in held for value in trainable),
             "missing": len(still),
             "missing_names": [short(name) for name, _ in still],
+            "missing_parts": parts.isdisjoint(part_of(name) for name, _ in still),
+            "lost": len(lost.difference(*(one.had_gradient for one in followed))),
+            "resting_names": [short(n) for n, v in named if id(v) in held and id(v) not in moved],
             "thawed": len(thawed),
             "thawed_names": [short(name) for name in thawed[:NAMES]],
         }
@@ -240,6 +247,10 @@ class UpdateWatcher:
                 for one in self._followed:
                     one.backward_begins()
         yield
+        if self._watches():
+            with self._aside():
+                for one in self._followed:
+                    one.backward_ended()
 
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -323,6 +334,12 @@ class UpdateWatcher:
         followed.update_ended()
         if followed is self._followed[0]:
             self._schedules.updates += 1
+
+
+def part_of(name: str) -> str:
+    """Return the part of a model that a parameter is in: a layer of a list, or else a module."""
+    found = re.match(r"(.*?\.)?\d+(?=\.)", name)
+    return found[0] if found else name.rpartition(".")[0]
 
 
 def draws(module: nn.Module) -> bool:

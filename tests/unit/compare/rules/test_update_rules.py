@@ -27,6 +27,8 @@ ADAM: dict[str, Any] = {
     "written_before": [],
 }
 HOLDING = {"tensors": 21, "trainable": 21, "trainable_held": 21, "missing": 0, "thawed": 0}
+HEAD = HOLDING | {"trainable_held": 2, "missing": 19, "missing_names": ["body.weight"]}
+HEAD |= {"missing_parts": True, "lost": 0}
 LOST = {"dtype": "bfloat16", "tensors": 21, "still": 5, "still_names": ["norm.weight"]}
 LOST |= {"asked": 1000, "lost": 900}
 WARM = [0.0, 5e-6, *[1e-5] * 10]
@@ -54,6 +56,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
         "optimizer_holds_trainable",
         {"holding": HOLDING | {"trainable_held": 2, "missing": 19, "missing_names": ["a"]}},
     ),
+    ("optimizer_holds_trainable", {"holding": HEAD | {"lost": 2}}),
     ("updates_not_rounded", {"adam": {"rounding": LOST}}),
     ("updates_not_rounded", {"adam": {"rounding": LOST, "rates": WARM}}),
     ("gradients_start_empty", {"adam": {"left": 11, "emptied": 0}}),
@@ -72,6 +75,7 @@ def test_a_broken_rule_says_so(rule: str, facts: dict[str, Any]) -> None:
 
 
 IN_DOUBT: list[tuple[str, dict[str, Any], str]] = [
+    ("optimizer_holds_trainable", {"holding": HEAD}, "only a head is trained"),
     ("updates_not_rounded", {"adam": {"rounding": LOST | {"lost": 90}}}, "only norms are lost"),
     ("gradients_start_empty", {"adam": {"left": 6, "emptied": 5}}, "only some updates"),
     ("clip_before_step", {"adam": {"clips_before": 0, "clips_after": 11}}, "a norm is measured"),
@@ -184,6 +188,17 @@ def test_lost_updates_explain_tensors_that_did_not_change() -> None:
     found = answered("trainable_changed", record=whole)
     assert found.status == "note"
     assert "half precision" in found.doubt
+
+
+def test_a_group_that_rests_and_a_loss_at_its_minimum_are_not_broken() -> None:
+    whole = example()
+    whole.exact["first_update"]["tensors_unchanged"] = ["norm.weight"]
+    resting = HOLDING | {"resting_names": ["norm.weight"]}
+    assert answered("trainable_changed", record=whole, holding=resting).status == "holds"
+    whole.exact["trajectory"] |= {"losses": [0.0] * 12, "grad_norms": [0.0] * 12}
+    assert answered("trainable_changed", record=whole).status == "note"
+    whole.exact["trajectory"]["losses"] = [0.0, 1e-8]
+    assert answered("trainable_changed", record=whole).status == "broken"
 
 
 def test_optimizers_that_take_turns_change_their_own_tensors_only() -> None:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from transformers import get_cosine_schedule_with_warmup
 
 from canary.record.facts import Facts, FollowedOptimizer, UpdateFacts
-from canary.training.facts.updates import UpdateWatcher
+from canary.training.facts.updates import UpdateWatcher, part_of
 
 UPDATES = 4
 Step = Callable[[nn.Module, Optimizer, torch.Tensor], None]
@@ -125,6 +125,22 @@ def test_gradients_that_decay_on_purpose_are_not_those_of_the_update_before() ->
             value.grad *= 0.5
 
     assert trained_with(decays)["left"] == 0
+
+
+def test_gradients_that_the_loop_assigns_to_copies_are_not_added() -> None:
+    """Master weights in float32: their gradients are those of the model in half precision."""
+    masters = [value.detach().clone().requires_grad_() for value in small().parameters()]
+
+    def assigns(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        model.zero_grad()
+        backward(model, rows)
+        for master, value in zip(masters, model.parameters(), strict=True):
+            assert value.grad is not None
+            master.grad = value.grad.float()
+        optimizer.step()
+
+    one = first(watched(assigns, small(torch.bfloat16), torch.optim.AdamW(masters)))
+    assert (one["left"], one["emptied"]) == (0, 0)
 
 
 def test_an_adversary_is_emptied_before_its_own_backward() -> None:
@@ -263,6 +279,44 @@ def test_tensors_that_the_optimizer_was_never_given() -> None:
     model = small()
     holding = watched(plain, model, torch.optim.AdamW(model[2].parameters()))["holding"]
     assert (holding["missing"], holding["thawed"], holding["trainable_held"]) == (4, 0, 2)
+    assert (holding["missing_parts"], holding["lost"]) == (True, 0)
+    model = small()
+    holding = watched(
+        plain, model, torch.optim.AdamW([v for v in model.parameters() if v.dim() > 1])
+    )["holding"]
+    assert (holding["missing"], holding["missing_parts"]) == (4, False)
+
+
+def test_a_head_that_is_replaced_after_the_optimizer_was_made() -> None:
+    model = small()
+    optimizer = adam(model)
+    model[2] = nn.Linear(16, 1)
+    holding = watched(plain, model, optimizer)["holding"]
+    assert (holding["missing"], holding["missing_parts"], holding["lost"]) == (2, True, 2)
+
+
+@pytest.mark.parametrize("resting", [0, 2])
+def test_a_group_whose_learning_rate_is_0_rests_beside_others(resting: int) -> None:
+    model = small(torch.bfloat16)
+    rates = {0: 2e-2, 2: 2e-2, resting: 0.0}
+    groups = [{"params": [*model[at].parameters()], "lr": rate} for at, rate in rates.items()]
+    seen = watched(plain, model, torch.optim.AdamW(groups))
+    assert seen["holding"]["resting_names"] == [f"{resting}.weight", f"{resting}.bias"]
+    assert (first(seen)["rates"], first(seen)["rounding"]["tensors"]) == ([2e-2] * 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("model.layers.3.q.lora_A.weight", "model.layers.3"),
+        ("layer1.0.conv1.weight", "layer1.0"),
+        ("0.weight", "0"),
+        ("head.proj.weight", "head.proj"),
+        ("scale", ""),
+    ],
+)
+def test_the_part_of_a_model_is_a_layer_or_a_module(name: str, part: str) -> None:
+    assert part_of(name) == part
 
 
 def test_weights_that_are_copied_in_between_two_updates() -> None:
