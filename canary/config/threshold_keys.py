@@ -103,7 +103,7 @@ class Thresholds(BaseModel):
     max_host_reads_increase: int = Field(
         1,
         ge=0,
-        description="Tensor values read by Python (`.item()`) per micro-batch; on a CPU only if set.",
+        description="Tensor values read by Python (`.item()`) per micro-batch, on a CPU if set.",
     )
     max_collectives_increase: int = Field(0, ge=0, description="Collective operations per step.")
     max_recompiles_increase: int = Field(

@@ -28,8 +28,8 @@ FEWEST_ELEMENTS = 100
 @rule(
     "optimizer_holds_trainable",
     "the optimizer holds every trainable tensor that gets a gradient",
-    "one rank, and an optimizer that holds the model's own tensors; a whole layer or module that it "
-    "leaves out is a note",
+    "one rank, and an optimizer that holds the model's own tensors; a whole layer or module left "
+    "out is a note",
     "make the optimizer from all trainable tensors, after the last of them was made or thawed; "
     "freeze what is not to train",
     "https://github.com/huggingface/trl/issues/6700",
@@ -71,7 +71,6 @@ def _missing(holding: Holding) -> Answer:
     held = f"the optimizer holds {holding['trainable_held']} of {holding['trainable']}"
     if not missing:
         return holds(f"{held} trainable tensors, all that get a gradient")
-    mixed = holding.get("lost") or not holding.get("missing_parts")
     return answer(
         f"{held} trainable tensors; others get a gradient and never change "
         f"({shown(names, missing)})",
@@ -79,7 +78,9 @@ def _missing(holding: Holding) -> Answer:
         size=missing,
         items=names,
         place=shown(names, 1),
-        doubt="" if mixed else "no tensor of these modules is in it: are they not to train?",
+        doubt="all of these modules is left out: are they not to train?"
+        if holding.get("left_out")
+        else "",
     )
 
 

@@ -106,8 +106,6 @@ class Followed:
         self.had_gradient: set[int] = set()
         self.moved: set[int] = set()
         """Tensors of groups whose learning rate was not 0 in an update."""
-        self._moving: set[int] = set()
-        """Those of them in this update."""
         self._backwards = 0
         self._stale = self._empty = self._added = False
         self._clipped_before = self._clipped_after = self._clip_acted = False
@@ -170,14 +168,9 @@ class Followed:
         self._look_at_clip()
         self._inside = True
         facts["closure"] = facts["closure"] or in_backward or closure
-        self._moving = set()
         for group in self.optimizer.param_groups:
-            if group.get("lr", 1):
-                self._moving |= {*map(id, group["params"])}
-            for value in group["params"]:
-                if value.grad is not None:
-                    self.had_gradient.add(id(value))
-        self.moved |= self._moving
+            self.moved.update(id(one) for one in group["params"] if group.get("lr", 1))
+            self.had_gradient.update(id(one) for one in group["params"] if one.grad is not None)
         facts["with_gradient"] = len(self.had_gradient)
         facts["rates"].append(float(rate_of([self.optimizer]) or 0.0))
         facts["backwards"].append(self._backwards)
@@ -210,8 +203,8 @@ class Followed:
         eps = self.optimizer.defaults.get("eps", 0.0)
         least = ABOVE_EPS * (float(eps) if isinstance(eps, int | float) else 0.0)
         size, tensors = np.abs(gradients), self._places.tensor_of
-        moving = np.array([id(value) in self._moving for value in self._tensors], bool)[tensors]
-        asked = self._is_low & moving & np.isfinite(size) & (size > least)
+        moved = np.array([id(value) in self.moved for value in self._tensors], bool)[tensors]
+        asked = self._is_low & moved & np.isfinite(size) & (size > least)
         self._asked += np.bincount(tensors[asked], minlength=len(self._tensors))
         lost = asked & (before == after)
         self._lost += np.bincount(tensors[lost], minlength=len(self._tensors))

@@ -178,15 +178,14 @@ class UpdateWatcher:
         thawed = [name for name, value in still if id(value) in self._frozen]
         parts = {part_of(name) for name, value in named if id(value) in held}
         moved = set().union(*(one.moved for one in followed))
-        lost = held.difference(map(id, model.parameters()) if named else held)
+        lost = held.difference(*(one.had_gradient for one in followed), {id(v) for _, v in named})
         return {
             "tensors": len(held),
             "trainable": len(trainable),
             "trainable_held": sum(id(value) in held for value in trainable),
             "missing": len(still),
             "missing_names": [short(name) for name, _ in still],
-            "missing_parts": parts.isdisjoint(part_of(name) for name, _ in still),
-            "lost": len(lost.difference(*(one.had_gradient for one in followed))),
+            "left_out": not lost and parts.isdisjoint(part_of(name) for name, _ in still),
             "resting_names": [short(n) for n, v in named if id(v) in held and id(v) not in moved],
             "thawed": len(thawed),
             "thawed_names": [short(name) for name in thawed[:NAMES]],
@@ -211,9 +210,7 @@ class UpdateWatcher:
             return
         given = getattr(self._trained, "optimizers", None) or ()
         for one in (*given, getattr(self._trained, "optimizer", None)):
-            inner = one
-            while isinstance(getattr(inner, "optimizer", None), Optimizer):
-                inner = inner.optimizer
+            inner = one if isinstance(one, Optimizer) else getattr(one, "optimizer", None)
             if not isinstance(inner, Optimizer) or len(self._followed) >= MOST_OPTIMIZERS:
                 continue
             inner = innermost(inner)

@@ -274,8 +274,8 @@ def test_a_precondition_that_fails_skips_with_the_reason(
     assert reason in said.words
 
 
-OF_DATA = {"rows_have_labels", "bos_as_tokenized", "stops_at_trained_end", "group_prompts"}
-OF_DATA |= {"each_reward_varies", "worker_draws", "stream_split", "answers_kept"}
+OF_DATA = {"rows_have_labels", "bos_as_tokenized", "group_prompts"}
+OF_DATA |= {"each_reward_varies", "worker_draws", "stream_split"}
 """Held by test_data_rules."""
 
 UNUSED = [UNCHANGED, exact(NONE, ["a", "b"])]
@@ -443,6 +443,6 @@ def test_every_rule_is_broken_by_a_test_above() -> None:
     by_hand |= {"sampled_ids_trained", "rewards_add_up"}  # the last in test_ppo_compared
     by_hand |= OF_UPDATES | OF_DATA  # in test_update_rules, test_data_rules
     by_hand |= {"own_target", "weights_loaded", "closed_turns"}
-    by_hand |= {"clip_takes_effect", "schedule_lasts", "new_tokens_train", "pair_labels"}
+    by_hand |= {"clip_takes_effect", "new_tokens_train", "pair_labels"}
     by_hand |= {"sampler_logprobs", *(rule.id for rule in ASKED)}  # in files of their own
     assert {name for name, *_ in BROKEN} | by_hand == NAMES
