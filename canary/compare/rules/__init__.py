@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     tokens.bos_as_tokenized,
     online.group_prompts,
     online.each_reward_varies,
+    workers.batches_differ,
     workers.worker_draws,
     workers.stream_split,
     tokens.closed_turns,

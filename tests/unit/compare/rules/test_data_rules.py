@@ -148,6 +148,16 @@ def test_rewards_that_vary_between_steps_or_were_seen_twice_are_no_finding() -> 
     assert judged("each_reward_varies", rewarded(form=FLAT)).inapplicable
 
 
+@pytest.mark.parametrize(
+    ("hashes", "length", "status"),
+    [("aaa", 8, "note"), ("aab", 8, "holds"), ("aa", 8, "not asked"), ("aaa", 1, "not asked")],
+)
+def test_a_loop_that_sees_only_the_first_batch(hashes: str, length: int, status: str) -> None:
+    facts = {"updates": {"loader_length": length}}
+    whole = looked([{"sha256": one} for one in hashes], facts=facts)
+    assert judged("batches_differ", whole).status == status
+
+
 def loaded(**said: Any) -> RunRecord:
     one = {"workers": 2, "seen": 2, "stream": False, "draw_the_same": []} | said
     return looked(facts={"loaders": [one]})
@@ -157,7 +167,6 @@ def test_workers_that_draw_the_same_numbers_are_broken() -> None:
     same = loaded(draw_the_same=["dataset.rng"])
     found = judged("worker_draws", same)
     assert (found.status, found.place) == ("broken", "dataset.rng")
-    assert judged("worker_draws", loaded()).status == "holds"
     assert judged("worker_draws", loaded()).status == "holds"
     assert judged("worker_draws", loaded(seen=1)).status == "not asked"
     assert judged("worker_draws", looked()).status == "not asked"

@@ -222,16 +222,12 @@ def test_a_tensor_that_no_optimizer_holds_is_one_finding(
     assert not found[0].items & found[1].items
 
 
-def test_nothing_trainable_is_one_finding() -> None:
+def test_nothing_trainable_and_no_gradient_are_one_finding_each() -> None:
+    names = ("optimizer_holds_trainable", "trainable_changed")
     whole = altered(example(), "exact", "model", to={"trainable_parameters": 0})
     holding = HOLDING | {"tensors": 0, "trainable": 0, "trainable_held": 0}
-    names = ("optimizer_holds_trainable", "trainable_changed")
     found = [answered(name, record=whole, holding=holding).status for name in names]
     assert found == ["not asked", "broken"]
-
-
-def test_an_optimizer_without_gradients_is_one_finding() -> None:
     whole = altered(example(), "exact", "first_update", to={"tensors_unchanged": ["a", "b"]})
-    names = ("optimizer_holds_trainable", "trainable_changed")
     found = [answered(name, record=whole, adam={"with_gradient": 0}).status for name in names]
     assert found == ["note", "not asked"]

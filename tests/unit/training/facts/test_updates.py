@@ -98,11 +98,15 @@ def test_the_training_is_the_same_with_and_without_the_watcher() -> None:
 
 
 def test_nothing_stays_behind() -> None:
-    hooked = (torch.autograd.backward, torch.nn.utils.clip_grad._clip_grads_with_norm_)
+    def hooked() -> list[Any]:
+        clips = torch.nn.utils.clip_grad._clip_grads_with_norm_
+        return [torch.autograd.backward, clips, torch.amp.GradScaler.scale]
+
+    before = hooked()
     model = small()
     optimizer = adam(model)
     watched(plain, model, optimizer)
-    assert hooked == (torch.autograd.backward, torch.nn.utils.clip_grad._clip_grads_with_norm_)
+    assert hooked() == before
     assert not optimizer._optimizer_step_pre_hooks
     assert not optimizer._optimizer_step_post_hooks
 

@@ -102,16 +102,14 @@ def test_only_single_numbers_are_losses() -> None:
     assert loss_tensors(None) == []
 
 
-@pytest.mark.parametrize("reports", ["outer", "inner"])
-@pytest.mark.parametrize("outer_first", [True, False])
+@pytest.mark.parametrize(("first", "reports"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_an_optimizer_that_wraps_another_is_the_same_one(
-    model: nn.Linear, reports: str, outer_first: bool
+    model: nn.Linear, first: int, reports: int
 ) -> None:
     """Sharpness-aware minimisation: its two steps end with that of the base optimizer."""
-    outer, inner = optimizer(*model.parameters()), optimizer(*model.parameters())
-    outer.base_optimizer = inner  # type: ignore[attr-defined]
-    both = [outer, inner] if outer_first else [inner, outer]
-    step = StepOptimizers(both, model.parameters())
-    step.stepped(outer if reports == "outer" else inner)
+    both = [optimizer(*model.parameters()) for _ in range(2)]
+    both[0].base_optimizer = both[1]  # type: ignore[attr-defined]
+    step = StepOptimizers([both[first], both[1 - first]], model.parameters())
+    step.stepped(both[reports])
     assert step.all_stepped
     assert step.primary_stepped
