@@ -74,6 +74,11 @@ class Holding(TypedDict, total=False):
     missing: int
     """Trainable tensors that got a gradient, did not change, and are in no optimizer."""
     missing_names: list[str]
+    left_out: bool
+    """Whether these are whole layers or modules, and the optimizers hold no tensors without a
+    gradient that the model has lost."""
+    resting_names: list[str]
+    """Tensors of groups whose learning rate was 0 in all updates."""
     thawed: int
     """Those of them that were frozen before the first update."""
     thawed_names: list[str]
@@ -164,12 +169,6 @@ class TextFacts(TypedDict, total=False):
     """Whether the tokenizer sets BOS at the beginning of a text."""
     template_sets_bos: bool
     """Whether the chat template writes BOS; missing without one."""
-    stops: list[int]
-    """Tokens at which the model stops to generate."""
-    answers: int
-    """Answers of the data set that were compared with their tokenized rows."""
-    answers_dropped: int
-    """Those of them whose row lacks text before the text that it has."""
 
 
 class Facts(TypedDict, total=False):

@@ -28,7 +28,8 @@ FEWEST_ELEMENTS = 100
 @rule(
     "optimizer_holds_trainable",
     "the optimizer holds every trainable tensor that gets a gradient",
-    "one rank, and an optimizer that holds the model's own tensors",
+    "one rank, and an optimizer that holds the model's own tensors; a whole layer or module left "
+    "out is a note",
     "make the optimizer from all trainable tensors, after the last of them was made or thawed; "
     "freeze what is not to train",
     "https://github.com/huggingface/trl/issues/6700",
@@ -36,7 +37,8 @@ FEWEST_ELEMENTS = 100
 def optimizer_holds_trainable(record: RunRecord) -> Answer:
     """Every trainable tensor that gets a gradient is in an optimizer.
 
-    What is left out on purpose is frozen: it takes no gradient.
+    What is left out on purpose is frozen, or is all of a layer or module, as before a head. That is
+    a note, unless the optimizer holds tensors that the model has lost.
     """
     if record.exact.get("model", {}).get("trainable_parameters") == 0:
         return not_asked("no parameter is trainable")
@@ -76,6 +78,9 @@ def _missing(holding: Holding) -> Answer:
         size=missing,
         items=names,
         place=shown(names, 1),
+        doubt="all of these modules is left out: are they not to train?"
+        if holding.get("left_out")
+        else "",
     )
 
 
@@ -103,7 +108,7 @@ def trainable_changed(record: RunRecord) -> Answer:
     micro = record.exact["batches"][0] if record.exact.get("batches") else []
     if is_rollout(record) and micro and not any(any(m.get("advantages", [1])) for m in micro):
         return not_asked("every advantage of step 1 is 0")
-    unheld = set(holding.get("missing_names", []))
+    unheld = {*holding.get("missing_names", []), *holding.get("resting_names", [])}
     still = [
         tensor
         for tensor in update.get("tensors_unchanged", [])
@@ -140,6 +145,10 @@ def _judged(record: RunRecord, still: Sequence[str]) -> tuple[Sequence[str], str
 
 def _doubt_of_still(record: RunRecord) -> str:
     """Return what else may explain tensors that have a gradient; empty if nothing does."""
+    trajectory = record.exact.get("trajectory", {})
+    zero = {*trajectory.get("losses", []), *trajectory.get("grad_norms", [])} == {0.0}
+    if zero and not is_rollout(record):
+        return "losses and gradients are exactly 0: does it start at its minimum?"
     optimizers = (updates_of(record) or {}).get("optimizers", [])
     if sum(one.get("updates", 0) > 0 for one in optimizers) > 1:
         return "several optimizers make updates: do they take turns?"

@@ -13,10 +13,6 @@ from canary.record.types import RunRecord
 
 PERIODIC = ("CosineAnnealingLR",)
 """Schedules that begin again after their length."""
-ENDLESS = ("StepLR", "MultiStepLR", "ExponentialLR")
-"""Schedules that know no length."""
-GONE = 1e-3
-"""Share of the first rate that trains nothing any more."""
 FEWEST = 2
 """Updates that must show the same."""
 WARM_UPS = ("warmup_steps", "warmup_ratio")
@@ -83,37 +79,6 @@ def schedule_once_per_update(record: RunRecord) -> Answer:
             f"the schedule makes {steady[0][1]} steps per update, as for several ranks"
         )
     return holds("the schedule makes 1 step per update")
-
-
-@rule(
-    "schedule_lasts",
-    "the learning rate lasts beyond the first epoch",
-    "StepLR, MultiStepLR or ExponentialLR, and an epoch that is longer than the look",
-    "step a schedule of epochs once per epoch, or give it the steps of an epoch",
-    "https://github.com/ivadomed/ivadomed/pull/55",
-)
-def schedule_lasts(record: RunRecord) -> Answer:
-    """A schedule without a length that steps once per update leaves a learning rate for the epoch.
-
-    One that is meant to step per epoch falls as fast by batches as it should by epochs.
-    """
-    seen = updates_of(record)
-    if not seen:
-        return not_asked(NO_UPDATES)
-    endless = [one for one in seen.get("schedules", []) if one.get("class") in ENDLESS]
-    if not endless:
-        return only_for("schedules that fall by steps or by a factor")
-    optimizers = seen.get("optimizers", [])
-    rates = optimizers[0].get("rates", []) if optimizers else []
-    loader = seen.get("loader_length") or 0
-    if not rates or loader < len(rates) or len(set(endless[0].get("steps", [])[:-1])) != 1:
-        return not_asked("the look is longer than an epoch, or the schedule steps irregularly")
-    first, last = rates[0], rates[-1]
-    words = f"the learning rate goes from {first:g} to {last:g} in {len(rates)} updates"
-    gone = 0 <= last <= GONE * first
-    if gone:
-        words += f" of an epoch of {loader} batches: {endless[0]['class']} steps per batch"
-    return answer(words, broken=gone, size=1 - last / first if first else 0.0, value=last)
 
 
 def _made(record: RunRecord) -> int | None:

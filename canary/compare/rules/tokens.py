@@ -27,7 +27,6 @@ PER_TOKEN = ("orpo", "cpo")
 """Trainers whose log-probabilities of an answer are divided by its labels."""
 NO_TEMPLATE = "there is no chat template, so nothing shows how the model will be asked"
 PARTS = "most rows are equally long: are these parts of longer texts?"
-GIVEN = "other stops may be given where the model generates"
 
 
 @rule(
@@ -223,58 +222,6 @@ def _are_whole(micro: Sequence[Micro]) -> bool:
     usual, _ = Counter(map(width, micro)).most_common(1)[0]
     whole = [m for m in micro if m.get("pad_tokens") or width(m) != usual]
     return 2 * len(whole) > len(micro)
-
-
-@rule(
-    "stops_at_trained_end",
-    "generation stops at the token that ends trained answers",
-    "a tokenizer, and a model that generates",
-    "set generation_config.eos_token_id to the token that ends the answers",
-    "https://github.com/huggingface/open-r1/pull/663",
-)
-def stops_at_trained_end(record: RunRecord) -> Answer:
-    """A model that learns one end and stops at another one generates until its limit."""
-    if is_rollout(record):
-        return only_for("texts that are given")
-    stops = record.exact.get("facts", {}).get("texts", {}).get("stops", [])
-    micro = [m for m in micro_batches(record) if "stop_labels" in m]
-    eos = special(record, "eos")
-    if not stops or not micro or eos is None:
-        return without_tokens(record, "where texts end or generation stops is not known")
-    trained = sum(m.get("eos_labels", 0) for m in micro)
-    if not trained:
-        return not_asked("no label is EOS")
-    stopping = sum(m["stop_labels"] for m in micro)
-    words = f"{stopping} labels are tokens at which generation stops"
-    if not stopping:
-        words = f"{trained} labels are EOS ({eos}), and generation stops at {stops[0]} only"
-    return answer(words, broken=not stopping, size=trained, value=stopping, doubt=GIVEN)
-
-
-@rule(
-    "answers_kept",
-    "rows have the whole text of their last answer",
-    "a data set that keeps messages beside input_ids, and rows that are not cut",
-    "render one conversation with apply_chat_template(..., tokenize=False) and read it",
-    "https://github.com/allenai/open-instruct/issues/1804",
-)
-def answers_kept(record: RunRecord) -> Answer:
-    """A template may leave out a part of an answer, such as its reasoning."""
-    texts = record.exact.get("facts", {}).get("texts", {})
-    asked = texts.get("answers", 0)
-    if not asked:
-        return only_for("data sets that keep messages beside input_ids")
-    dropped = texts.get("answers_dropped", 0)
-    words = f"{asked} rows have the whole text of their last answer"
-    if dropped:
-        words = f"{dropped} of {asked} rows lack the beginning of their last answer"
-    return answer(
-        words,
-        broken=bool(dropped),
-        size=dropped,
-        value=dropped,
-        doubt="the chat template leaves it out: is that on purpose?",
-    )
 
 
 @rule(

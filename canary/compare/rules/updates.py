@@ -16,7 +16,7 @@ SUBJECT = "updates of the optimizer"
 @rule(
     "gradients_start_empty",
     "no update uses the gradients of the update before",
-    "a backward before each update, outside of the optimizer's step",
+    "a backward before each update, outside of the optimizer's step, that adds to its gradients",
     "call optimizer.zero_grad() once per update, after the step or before the first backward",
     "https://arxiv.org/abs/2506.14813",
 )
@@ -28,7 +28,7 @@ def gradients_start_empty(record: RunRecord) -> Answer:
     asked = [one for one in seen.get("optimizers", []) if not one.get("closure")]
     asked = [one for one in asked if one.get("left", 0) + one.get("emptied", 0) >= FEWEST]
     if not asked:
-        return not_asked(f"fewer than {FEWEST + 1} updates with a backward before them")
+        return not_asked(f"fewer than {FEWEST + 1} updates whose backward wrote their gradients")
     worst = max(asked, key=lambda one: one.get("left", 0))
     left, emptied = worst.get("left", 0), worst.get("emptied", 0)
     total = left + emptied

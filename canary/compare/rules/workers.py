@@ -1,13 +1,38 @@
-"""Data workers: what they draw, and how they split a stream."""
+"""Batches: whether steps get others, what data workers draw, and how they split a stream."""
 
 from __future__ import annotations
 
+from canary.compare.rules.facts import micro_batches, updates_of
 from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
 from canary.record.facts import LoaderFacts
 from canary.record.types import RunRecord
 
 SUBJECT = "data workers"
 """What could not be watched if nothing is known of them."""
+
+
+FEWEST = 3
+"""Batches that must be equal."""
+
+
+@rule(
+    "batches_differ",
+    "steps train on different batches",
+    "a loader of several batches; always a note",
+    "iterate over the loader: next(iter(loader)) begins again each time",
+)
+def batches_differ(record: RunRecord) -> Answer:
+    """A loop that begins its loader again in each step sees only the first batch."""
+    length = (updates_of(record) or {}).get("loader_length", 0)
+    seen = [micro.get("sha256") for micro in micro_batches(record)]
+    if length < FEWEST:
+        return only_for(f"loaders of at least {FEWEST} batches")
+    if len(seen) < FEWEST or None in seen or any(m.get("unseen") for m in micro_batches(record)):
+        return not_asked("too few batches were recorded")
+    words = f"{len({*seen})} of {len(seen)} batches differ"
+    if same := len({*seen}) == 1:
+        words = f"all {len(seen)} batches are the same one, and the loader has {length}"
+    return answer(words, broken=same, doubt="is this to see whether one batch can be learned?")
 
 
 def loaders(record: RunRecord, *, stream: bool) -> list[LoaderFacts]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +24,22 @@ HASH_BYTES_UP_TO = 400_000_000
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """Return the optimizer's parameters, group by group."""
     return [value for group in optimizer.param_groups for value in group["params"]]
+
+
+def rate_of(optimizers: Iterable[torch.optim.Optimizer]) -> Any:
+    """Return the learning rate of the first group that trains: some rest at 0 on purpose."""
+    rates = [group["lr"] for one in optimizers for group in one.param_groups if "lr" in group]
+    # Whether one in a tensor is 0 would be a read of its device.
+    return next((rate for rate in rates if isinstance(rate, torch.Tensor) or rate), rates[0])
+
+
+def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Return the optimizer that makes the steps of one that wraps it, as SAM does."""
+    held = {id(value) for value in parameters_of(optimizer)}
+    for one in vars(optimizer).values():
+        if isinstance(one, torch.optim.Optimizer) and held == {*map(id, parameters_of(one))}:
+            return innermost(one)
+    return optimizer
 
 
 def local(value: torch.Tensor) -> torch.Tensor:

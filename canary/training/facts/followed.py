@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from canary.record.facts import FollowedOptimizer, Rounding
-from canary.training.exact.parameters import parameters_of
+from canary.training.exact.parameters import parameters_of, rate_of
 
 TENSORS = 16
 ELEMENTS = 256
@@ -103,9 +103,11 @@ class Followed:
             "clips_between": 0,
             "written_before": [],
         }
-        self._had_gradient: set[int] = set()
+        self.had_gradient: set[int] = set()
+        self.moved: set[int] = set()
+        """Tensors of groups whose learning rate was not 0 in an update."""
         self._backwards = 0
-        self._stale = self._empty = False
+        self._stale = self._empty = self._added = False
         self._clipped_before = self._clipped_after = self._clip_acted = False
         self._inside = False
         self._between: Sample | None = None
@@ -137,6 +139,11 @@ class Followed:
                 self._stale = bool(self._used.any()) and same(now, self._used)
         self._backwards += 1
 
+    def backward_ended(self) -> None:
+        """It ended: where it adds nothing, the loop writes the gradients, as those of copies."""
+        if self._stale and not self._empty and self._used is not None:
+            self._added = self._added or not same(self._places.gradients(), self._used)
+
     def _look_at_clip(self) -> None:
         """Count a clip of gradients that were not complete."""
         clipped, self._between = self._between, None
@@ -162,11 +169,10 @@ class Followed:
         self._inside = True
         facts["closure"] = facts["closure"] or in_backward or closure
         for group in self.optimizer.param_groups:
-            for value in group["params"]:
-                if value.grad is not None:
-                    self._had_gradient.add(id(value))
-        facts["with_gradient"] = len(self._had_gradient)
-        facts["rates"].append(float(self.optimizer.param_groups[0]["lr"] or 0.0))
+            self.moved.update(id(one) for one in group["params"] if group.get("lr", 1))
+            self.had_gradient.update(id(one) for one in group["params"] if one.grad is not None)
+        facts["with_gradient"] = len(self.had_gradient)
+        facts["rates"].append(float(rate_of([self.optimizer]) or 0.0))
         facts["backwards"].append(self._backwards)
         self._before = self._places.values()
         written = self._after is not None and not same(self._before, self._after)
@@ -184,20 +190,21 @@ class Followed:
         if self._rounds and self._is_low.any() and facts["rates"][-1] > 0:
             self._count_lost(self._before, self._after, gradients)
         if self._used is not None and self._backwards:
-            facts["left"] += self._stale and not self._empty
+            facts["left"] += self._added and not self._empty
             facts["emptied"] += not self._stale or self._empty
         facts["clips_before"] += self._clipped_before
         facts["updates"] += 1
         self._used, self._before = gradients, None
         self._backwards = 0
-        self._inside = self._stale = self._empty = False
+        self._inside = self._stale = self._empty = self._added = False
         self._clipped_before = self._clipped_after = self._clip_acted = False
 
     def _count_lost(self, before: Sample, after: Sample, gradients: Sample) -> None:
         eps = self.optimizer.defaults.get("eps", 0.0)
         least = ABOVE_EPS * (float(eps) if isinstance(eps, int | float) else 0.0)
         size, tensors = np.abs(gradients), self._places.tensor_of
-        asked = self._is_low & np.isfinite(size) & (size > least)
+        moved = np.array([id(value) in self.moved for value in self._tensors], bool)[tensors]
+        asked = self._is_low & moved & np.isfinite(size) & (size > least)
         self._asked += np.bincount(tensors[asked], minlength=len(self._tensors))
         lost = asked & (before == after)
         self._lost += np.bincount(tensors[lost], minlength=len(self._tensors))

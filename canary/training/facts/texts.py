@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -14,7 +13,7 @@ from canary.record.facts import Facts, LoadFacts, NewTokens, TextFacts
 from canary.training.collectors.calls import own_calls
 from canary.training.collectors.taps import LOADS
 from canary.training.exact.effective import own_method
-from canary.training.exact.fingerprints import special_ids, stops_of, text_tokenizer
+from canary.training.exact.fingerprints import special_ids, text_tokenizer
 
 ROWS = 16
 """Rows of the data set that are decoded."""
@@ -23,7 +22,7 @@ SEARCHED = 64
 ADVANTAGES = ("_generate_and_score_completions", "_prepare_inputs")
 """Methods of trl's online trainers that make groups of completions."""
 LEAST = 4
-"""Characters without white space of an answer that must be in its row, or that begin one."""
+"""Characters without white space that begin an answer."""
 CHAT = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"})
 
 
@@ -44,19 +43,15 @@ class Texts:
         """Nothing was hooked."""
 
     def tell(self, facts: Facts, exact: Exact) -> None:
-        """Add what the tokenizer says, and where generation stops."""
+        """Add what the tokenizer says."""
         if self._own:
             facts["own_advantages"] = self._own
         found: TextFacts = {}
-        stops = stops_of(self._trained)
-        if stops:
-            found["stops"] = sorted(stops)
         rows = self._rows()
         tokenizer = text_tokenizer(self._trained)
         if hasattr(tokenizer, "get_vocab"):
             with own_calls():
                 self._ask(tokenizer, found)
-                self._compare_answers(tokenizer, rows, found)
                 seen = open_turns(tokenizer, rows)
             if seen is not None:
                 found["rows_read"], found["rows_open"] = seen
@@ -91,28 +86,6 @@ class Texts:
         if text is not None:
             found["template_sets_bos"] = text.startswith(str(tokenizer.bos_token))
 
-    def _compare_answers(self, tokenizer: Any, rows: Any, found: TextFacts) -> None:
-        """Compare last answers of the data set's conversations with the rows made from them."""
-        if rows is None or not {"messages", "input_ids"} <= {*rows.column_names}:
-            return
-        limit = getattr(getattr(self._trained, "args", None), "max_length", None)
-        asked = dropped = 0
-        for number in range(min(ROWS, len(rows))):
-            row = rows[number]
-            answer = _last_answer(row["messages"])
-            if not answer or (isinstance(limit, int) and len(row["input_ids"]) >= limit):
-                continue
-            # Both pass through the tokenizer, which may change a text by itself.
-            ids = tokenizer(answer, add_special_tokens=False)["input_ids"]
-            wanted, there = (_plain(tokenizer, one) for one in (ids, row["input_ids"]))
-            # Whatever ends the answer ends each of its ends: the longest is found by halves.
-            end = bisect_left(range(len(wanted)), True, key=lambda at: wanted[at:] in there)
-            if len(wanted) - end >= LEAST:
-                asked += 1
-                dropped += end > 0
-        if asked:
-            found["answers"], found["answers_dropped"] = asked, dropped
-
 
 def _as_tokenized(tokenizer: Any) -> list[int]:
     """Return the ids of a short text as the tokenizer gives them by default."""
@@ -134,14 +107,6 @@ def _rendered(tokenizer: Any, *, goes_on: bool = False) -> str | None:
         return str(tokenizer.apply_chat_template([*CHAT], **settings))
     except Exception:  # noqa: BLE001 - a template may refuse any chat
         return None
-
-
-def _last_answer(messages: Any) -> str:
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    if not isinstance(last, Mapping) or last.get("role") != "assistant":
-        return ""
-    content = last.get("content")
-    return content if isinstance(content, str) else ""
 
 
 def _plain(tokenizer: Any, ids: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from canary.record.exact import Exact
 from canary.record.facts import ClipFacts, Facts, Holding, Schedule, UpdateFacts
 from canary.training.collectors.aside import Wrapping, in_backward, kept_apart, uncounted
 from canary.training.collectors.distributed import world_size
+from canary.training.exact.parameters import innermost
 from canary.training.facts.followed import (
     NAMES,
     Followed,
@@ -174,12 +176,17 @@ class UpdateWatcher:
             if id(value) not in held and same(before, Places([value]).values())
         ]
         thawed = [name for name, value in still if id(value) in self._frozen]
+        parts = {part_of(name) for name, value in named if id(value) in held}
+        moved = set().union(*(one.moved for one in followed))
+        lost = held.difference(*(one.had_gradient for one in followed), {id(v) for _, v in named})
         return {
             "tensors": len(held),
             "trainable": len(trainable),
             "trainable_held": sum(id(value) in held for value in trainable),
             "missing": len(still),
             "missing_names": [short(name) for name, _ in still],
+            "left_out": not lost and parts.isdisjoint(part_of(name) for name, _ in still),
+            "resting_names": [short(n) for n, v in named if id(v) in held and id(v) not in moved],
             "thawed": len(thawed),
             "thawed_names": [short(name) for name in thawed[:NAMES]],
         }
@@ -203,11 +210,10 @@ class UpdateWatcher:
             return
         given = getattr(self._trained, "optimizers", None) or ()
         for one in (*given, getattr(self._trained, "optimizer", None)):
-            inner = one
-            while isinstance(getattr(inner, "optimizer", None), Optimizer):
-                inner = inner.optimizer
+            inner = one if isinstance(one, Optimizer) else getattr(one, "optimizer", None)
             if not isinstance(inner, Optimizer) or len(self._followed) >= MOST_OPTIMIZERS:
                 continue
+            inner = innermost(inner)
             if any(known.optimizer is inner for known in self._followed):
                 continue
             if hasattr(vars(inner).get("step"), "_torchdynamo_orig_callable"):
@@ -238,6 +244,10 @@ class UpdateWatcher:
                 for one in self._followed:
                     one.backward_begins()
         yield
+        if self._watches():
+            with self._aside():
+                for one in self._followed:
+                    one.backward_ended()
 
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -321,6 +331,12 @@ class UpdateWatcher:
         followed.update_ended()
         if followed is self._followed[0]:
             self._schedules.updates += 1
+
+
+def part_of(name: str) -> str:
+    """Return the part of a model that a parameter is in: a layer of a list, or else a module."""
+    found = re.match(r"(.*?\.)?\d+(?=\.)", name)
+    return found[0] if found else name.rpartition(".")[0]
 
 
 def draws(module: nn.Module) -> bool:

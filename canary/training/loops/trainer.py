@@ -20,6 +20,7 @@ from canary.training.collectors.metrics import StepMetrics
 from canary.training.collectors.named import Named, items_of, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.steps import EndedSteps, RunningStep, summed
+from canary.training.exact.parameters import rate_of
 from canary.training.look import Look
 from canary.training.loops.train_override import (
     InstrumentedLoop,
@@ -299,7 +300,7 @@ class TrainerCollector(TrainerCallback):
     def _update_begins(self, optimizer: Any) -> None:
         self._look.exact.gradients_ready()
         self._look.exact.update_begins()
-        self._learning_rate = float(optimizer.param_groups[0]["lr"])
+        self._learning_rate = float(rate_of([optimizer]))
         self._clock.switch("optimizer")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

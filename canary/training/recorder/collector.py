@@ -13,7 +13,7 @@ from canary.training.collectors.aside import uncounted
 from canary.training.collectors.batches import rows_of
 from canary.training.collectors.named import named
 from canary.training.collectors.steps import EndedSteps, RunningStep
-from canary.training.exact.parameters import Gradients
+from canary.training.exact.parameters import Gradients, rate_of
 from canary.training.recorder.loop import Loop
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class LoopCollector:
         self._before_optimizer = self._clock.switch("optimizer")
         now = self.now
         if not now.stepped and now.learning_rate is None:
-            rate = self.loop.optimizers[0].param_groups[0]["lr"]
+            rate = rate_of(self.loop.optimizers)
             now.learning_rate = rate.detach().clone() if isinstance(rate, torch.Tensor) else rate
 
     def gradients_ready(self) -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from canary.training.exact.parameters import parameters_of
+from canary.training.exact.parameters import innermost, parameters_of
 
 if TYPE_CHECKING:
     from canary.training.torch_loop.watch import LoopWatch
@@ -112,7 +112,8 @@ def holds(model: Any, optimizer: torch.optim.Optimizer) -> bool:
 
 class StepOptimizers:
     """The optimizers of one model. The primary has the largest model of the process. A step ends
-    when the primary has stepped, and all that stepped in the step before."""
+    when the primary has stepped, and all that stepped in the step before. One that wraps another is
+    the same one, whichever of the two reports a step."""
 
     def __init__(
         self, optimizers: Sequence[Optimizer], parameters: Iterable[torch.Tensor] | None
@@ -122,18 +123,18 @@ class StepOptimizers:
         primary = optimizers[0]
         held = parameters_of(primary) if parameters is None else parameters
         self._held = {id(value) for value in held}
-        self._primary = weakref.ref(primary)
+        self._primary = weakref.ref(innermost(primary))
         self._in_turn: set[int] = set()
         """Optimizers of this model with a loss of their own: they step after the primary's step."""
         self.size = size_of(primary)
         """How many numbers the primary holds."""
         self.own = tuple(one for one in optimizers if self.trains(one))
-        self._expected = {id(one) for one in self.own}
+        self._expected = {id(innermost(one)) for one in self.own}
         self._stepped: set[int] = set()
 
     def trains(self, optimizer: Optimizer) -> bool:
         """Return whether the optimizer trains the recorded model, for the recorded loss."""
-        if id(optimizer) in self._in_turn:
+        if id(innermost(optimizer)) in self._in_turn:
             return False
         return any(self.holds(value) for value in parameters_of(optimizer))
 
@@ -143,11 +144,11 @@ class StepOptimizers:
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped."""
-        self._stepped.add(id(optimizer))
+        self._stepped.add(id(innermost(optimizer)))
 
     def has_stepped(self, optimizer: Optimizer) -> bool:
         """Return whether the optimizer has stepped in this step."""
-        return id(optimizer) in self._stepped
+        return id(innermost(optimizer)) in self._stepped
 
     @property
     def any_stepped(self) -> bool:

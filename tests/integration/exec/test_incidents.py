@@ -92,7 +92,6 @@ INCIDENTS = {
     "template_drops_thought": Incident(
         "sft", "tokenization", "split('</think>')",
         (('{{ m.content }}"\n', "{{ m.content.split('</think>')[-1].strip() }}\"\n"),),
-        rule="answers_kept: note",
     ),
     "new_token_frozen": Incident(
         "sft", "adapter", "modules_to_save",

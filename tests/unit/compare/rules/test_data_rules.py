@@ -92,17 +92,6 @@ def test_a_bos_that_a_policy_sampled_does_not_begin_its_prompts() -> None:
     assert judged("bos_as_tokenized", looked([sampled], "grpo", **BOTH_SET)).status == "broken"
 
 
-def test_an_end_that_is_trained_and_does_not_stop_is_a_note() -> None:
-    known = texts(stops=[7]) | {"data": with_tokens(eos=2)}
-    found = judged("stops_at_trained_end", looked([{"eos_labels": 4, "stop_labels": 0}], **known))
-    assert found.status == "note"
-    assert found.words == "4 labels are EOS (2), and generation stops at 7 only"
-    both = [{"eos_labels": 4, "stop_labels": 4}]
-    assert judged("stops_at_trained_end", looked(both, **known)).status == "holds"
-    unknown = looked([{"eos_labels": 4, "stop_labels": 0}], **texts(stops=[7]))
-    assert judged("stops_at_trained_end", unknown).status == "not asked"
-
-
 def test_labels_may_end_with_another_stop_than_eos() -> None:
     micro = {"label_tokens": 9, "eos_labels": 0, "stop_labels": 4}
     found = judged("labels_contain_eos", looked([micro], data=with_tokens(eos=2)))
@@ -159,6 +148,16 @@ def test_rewards_that_vary_between_steps_or_were_seen_twice_are_no_finding() -> 
     assert judged("each_reward_varies", rewarded(form=FLAT)).inapplicable
 
 
+@pytest.mark.parametrize(
+    ("hashes", "length", "status"),
+    [("aaa", 8, "note"), ("aab", 8, "holds"), ("aa", 8, "not asked"), ("aaa", 1, "not asked")],
+)
+def test_a_loop_that_sees_only_the_first_batch(hashes: str, length: int, status: str) -> None:
+    facts = {"updates": {"loader_length": length}}
+    whole = looked([{"sha256": one} for one in hashes], facts=facts)
+    assert judged("batches_differ", whole).status == status
+
+
 def loaded(**said: Any) -> RunRecord:
     one = {"workers": 2, "seen": 2, "stream": False, "draw_the_same": []} | said
     return looked(facts={"loaders": [one]})
@@ -168,7 +167,6 @@ def test_workers_that_draw_the_same_numbers_are_broken() -> None:
     same = loaded(draw_the_same=["dataset.rng"])
     found = judged("worker_draws", same)
     assert (found.status, found.place) == ("broken", "dataset.rng")
-    assert judged("worker_draws", loaded()).status == "holds"
     assert judged("worker_draws", loaded()).status == "holds"
     assert judged("worker_draws", loaded(seen=1)).status == "not asked"
     assert judged("worker_draws", looked()).status == "not asked"
@@ -181,10 +179,3 @@ def test_workers_of_a_stream_may_draw_the_same_order_to_split_it() -> None:
     assert judged("stream_split", loaded(stream=True)).status == "not asked"
     found = judged("stream_split", loaded(stream=True, same_rows=True))
     assert (found.status, found.value) == ("broken", 2)
-
-
-def test_answers_that_a_template_shortens_are_a_note() -> None:
-    assert judged("answers_kept", looked(**texts(answers=4, answers_dropped=0))).status == "holds"
-    found = judged("answers_kept", looked(**texts(answers=4, answers_dropped=3)))
-    assert (found.status, found.value) == ("note", 3)
-    assert judged("answers_kept", looked()).status == "not asked"

@@ -18,6 +18,7 @@ from tests.unit.comparing import example
 HOSTILE = "<img src=x> [a](http://evil.example) @team www.evil.example\n::error::x \x1b[31m"
 FOLLOWED = {"class": HOSTILE, "updates": 3}
 SIZES = "Using a target size "
+MANY_DIGITS = f"{SIZES}(Size([{'9' * 9000}])) Size([1])"
 NEW = {"first": -1, "frozen": True, "rows": -1, "rows_with": 2}
 LOADED = {"model": HOSTILE, "given": -1, "name": HOSTILE, "wanted": HOSTILE}
 HOLDING = {"missing": 2, "missing_names": [HOSTILE], "tensors": 1, "trainable": 3}
@@ -50,34 +51,15 @@ def test_what_is_no_fact_is_refused(key: str, value: Any) -> None:
     ("key", "value"),
     [
         ("facts", {"loaders": [{}]}),
-        (
-            "facts",
-            {"updates": {"optimizers": [{"class": HOSTILE, "updates": 3}], "holding": HOLDING}},
-        ),
+        ("facts", {"updates": {"optimizers": [FOLLOWED], "holding": HOLDING}}),
         ("facts", {"updates": {"schedules": [{"length": -1, "steps": [10**30]}]}}),
         ("facts", {"loaders": [{"workers": 2, "seen": 2, "draw_the_same": [HOSTILE]}]}),
         ("facts", {"unseen": {HOSTILE: HOSTILE}}),
-        (
-            "facts",
-            {
-                "warned": [
-                    {
-                        "library": HOSTILE,
-                        "text": f"Using a target size (Size([{'9' * 9000}])) Size([1])",
-                    }
-                ]
-            },
-        ),
-        (
-            "facts",
-            {"warned": [{"library": "torch", "text": "Using a target size " + "Size([" * 9000}]},
-        ),
-        ("facts", {"loads": [{"model": HOSTILE, "given": -1, "name": HOSTILE, "wanted": HOSTILE}]}),
+        ("facts", {"warned": [{"library": HOSTILE, "text": MANY_DIGITS}]}),
+        ("facts", {"warned": [{"library": "torch", "text": SIZES + "Size([" * 9000}]}),
+        ("facts", {"loads": [LOADED]}),
         ("facts", {"clips": {"clips": -1, "empty": 10**30, "scaled": 10**30}}),
-        (
-            "facts",
-            {"texts": {"new_tokens": NEW}},
-        ),
+        ("facts", {"texts": {"new_tokens": NEW}}),
         ("facts", {"texts": {"rows_read": -1, "rows_open": 10**30}}),
         ("work", {"outer_losses": [[[1]], [[], []], [[2, 1], [2], [3]]]}),
         ("asked", {"causality": {}}),

@@ -52,7 +52,7 @@ def told(tokens: Any, **more: Any) -> TextFacts:
 def test_what_the_tokenizer_sets_is_asked_of_it(sets_bos: bool) -> None:
     tokens = tokenizer(sets_bos=sets_bos)
     tokens(["a b", "a"], padding=True, padding_side="left")  # which stays set
-    assert told(tokens) == {"sets_bos": sets_bos, "template_sets_bos": True, "stops": [2, 7]}
+    assert told(tokens) == {"sets_bos": sets_bos, "template_sets_bos": True}
 
 
 def test_a_template_that_is_missing_refuses_or_writes_no_bos() -> None:
@@ -74,30 +74,6 @@ def test_groups_that_the_users_code_makes_are_named() -> None:
     watched.begin()
     watched.tell(facts, {})
     assert facts["own_advantages"] == "_prepare_inputs"
-
-
-def conversations(tokens: Any, rendered: str) -> Dataset:
-    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "think yes no"}]
-    ids = tokens(rendered, add_special_tokens=False)["input_ids"]
-    return Dataset.from_list([{"messages": chat, "input_ids": ids}] * 3)
-
-
-def test_answers_are_compared_with_the_rows_that_were_made_from_them() -> None:
-    tokens = tokenizer()
-    kept = conversations(tokens, "<bos> user a bot think yes no <eos>")
-    found = told(tokens, train_dataset=kept)
-    assert (found["answers"], found["answers_dropped"]) == (3, 0)
-    dropped = conversations(tokens, "<bos> user a bot yes no <eos>")
-    found = told(tokens, train_dataset=dropped)
-    assert (found["answers"], found["answers_dropped"]) == (3, 3)
-
-
-def test_cut_rows_and_rows_of_another_text_are_not_compared() -> None:
-    tokens = tokenizer()
-    dropped = conversations(tokens, "<bos> user a bot yes no <eos>")
-    cut = told(tokens, train_dataset=dropped, args=SimpleNamespace(max_length=7))
-    assert "answers" not in cut
-    assert "answers" not in told(tokens, train_dataset=conversations(tokens, "<bos> user a b"))
 
 
 SPECIAL = SimpleNamespace(pad_token_id=0, bos_token_id=1, eos_token_id=2)
@@ -144,4 +120,4 @@ def test_no_transform_of_the_users_runs() -> None:
         raise AssertionError("the training's next rows would differ")
 
     rows = Dataset.from_dict({"messages": [[]], "input_ids": [[1]]}).with_transform(transform)
-    assert told(tokenizer(), train_dataset=rows)["stops"] == [2, 7]
+    assert told(tokenizer(), train_dataset=rows)["template_sets_bos"]

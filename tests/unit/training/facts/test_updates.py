@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from transformers import get_cosine_schedule_with_warmup
 
 from canary.record.facts import Facts, FollowedOptimizer, UpdateFacts
-from canary.training.facts.updates import UpdateWatcher
+from canary.training.facts.updates import UpdateWatcher, part_of
 
 UPDATES = 4
 Step = Callable[[nn.Module, Optimizer, torch.Tensor], None]
@@ -98,11 +98,15 @@ def test_the_training_is_the_same_with_and_without_the_watcher() -> None:
 
 
 def test_nothing_stays_behind() -> None:
-    hooked = (torch.autograd.backward, torch.nn.utils.clip_grad._clip_grads_with_norm_)
+    def hooked() -> list[Any]:
+        clips = torch.nn.utils.clip_grad._clip_grads_with_norm_
+        return [torch.autograd.backward, clips, torch.amp.GradScaler.scale]
+
+    before = hooked()
     model = small()
     optimizer = adam(model)
     watched(plain, model, optimizer)
-    assert hooked == (torch.autograd.backward, torch.nn.utils.clip_grad._clip_grads_with_norm_)
+    assert hooked() == before
     assert not optimizer._optimizer_step_pre_hooks
     assert not optimizer._optimizer_step_post_hooks
 
@@ -125,6 +129,22 @@ def test_gradients_that_decay_on_purpose_are_not_those_of_the_update_before() ->
             value.grad *= 0.5
 
     assert trained_with(decays)["left"] == 0
+
+
+def test_gradients_that_the_loop_assigns_to_copies_are_not_added() -> None:
+    """Master weights in float32: their gradients are those of the model in half precision."""
+    masters = [value.detach().clone().requires_grad_() for value in small().parameters()]
+
+    def assigns(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        model.zero_grad()
+        backward(model, rows)
+        for master, value in zip(masters, model.parameters(), strict=True):
+            assert value.grad is not None
+            master.grad = value.grad.float()
+        optimizer.step()
+
+    one = first(watched(assigns, small(torch.bfloat16), torch.optim.AdamW(masters)))
+    assert (one["left"], one["emptied"]) == (0, 0)
 
 
 def test_an_adversary_is_emptied_before_its_own_backward() -> None:
@@ -263,6 +283,30 @@ def test_tensors_that_the_optimizer_was_never_given() -> None:
     model = small()
     holding = watched(plain, model, torch.optim.AdamW(model[2].parameters()))["holding"]
     assert (holding["missing"], holding["thawed"], holding["trainable_held"]) == (4, 0, 2)
+    assert holding["left_out"]
+    model = small()
+    matrices = torch.optim.AdamW([value for value in model.parameters() if value.dim() > 1])
+    assert not watched(plain, model, matrices)["holding"]["left_out"]
+    model = small()
+    optimizer = adam(model)
+    model[2] = nn.Linear(16, 1)  # The optimizer holds the old one.
+    assert not watched(plain, model, optimizer)["holding"]["left_out"]
+
+
+@pytest.mark.parametrize("resting", [0, 2])
+def test_a_group_whose_learning_rate_is_0_rests_beside_others(resting: int) -> None:
+    model = small(torch.bfloat16)
+    rates = {0: 2e-2, 2: 2e-2, resting: 0.0}
+    groups = [{"params": [*model[at].parameters()], "lr": rate} for at, rate in rates.items()]
+    seen = watched(plain, model, torch.optim.AdamW(groups))
+    assert seen["holding"]["resting_names"] == [f"{resting}.weight", f"{resting}.bias"]
+    assert (first(seen)["rates"], first(seen)["rounding"]["tensors"]) == ([2e-2] * 4, 2)
+
+
+def test_the_part_of_a_model_is_a_layer_or_a_module() -> None:
+    names = ("model.layers.3.q.lora_A.weight", "layer1.0.conv1.weight", "0.weight", "head.out.bias")
+    assert [*map(part_of, names)] == ["model.layers.3", "layer1.0", "0", "head.out"]
+    assert part_of("scale") == ""
 
 
 def test_weights_that_are_copied_in_between_two_updates() -> None:

@@ -100,3 +100,16 @@ def test_only_single_numbers_are_losses() -> None:
     assert loss_tensors(one) == [one]
     assert loss_tensors([one, several, None]) == [one]
     assert loss_tensors(None) == []
+
+
+@pytest.mark.parametrize(("first", "reports"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_an_optimizer_that_wraps_another_is_the_same_one(
+    model: nn.Linear, first: int, reports: int
+) -> None:
+    """Sharpness-aware minimisation: its two steps end with that of the base optimizer."""
+    both = [optimizer(*model.parameters()) for _ in range(2)]
+    both[0].base_optimizer = both[1]  # type: ignore[attr-defined]
+    step = StepOptimizers([both[first], both[1 - first]], model.parameters())
+    step.stepped(both[reports])
+    assert step.all_stepped
+    assert step.primary_stepped
