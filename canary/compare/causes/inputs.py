@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from canary.compare.diagnosis.facts import Facts
@@ -10,12 +11,18 @@ from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.inputs_stages import CHANGED_BEFORE_MODEL
 from canary.compare.report import Difference
-from canary.record.exact import TokenCount
+from canary.record.exact import Micro, TokenCount
 
 PRINT = "print ids, labels and attention mask of one row of the first batch on both sides"
 PREPARED = "compare data set revision, collator, truncation, packing, shuffling and seed"
 ORDER = "compare seed, sampler, shuffling and the random numbers of data workers"
-DRAWN = "compare what draws random numbers for a row: its generator, and its seed in each worker"
+DRAWN = "compare what draws random numbers: for a row, for the order, in an evaluation or a log"
+PARTED = "Other code may have drawn random numbers before"
+SOURCE = re.compile(
+    r"(train_?)?(data(set)?|files?)s?_?(name|path|file|dir|revision|config_name|split)?s?"
+)
+"""Names of settings that say where the data is."""
+DATA_FILES = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 FORMAT = (
     "print one formatted example of both sides as text and as tokens",
     "compare the tokenizer's files, the chat template and special tokens of both sides",
@@ -120,7 +127,8 @@ def _other_ids(facts: Facts) -> list[Difference]:
     """Return the difference if sequences differ by more than order and EOS, and no tokenizer."""
     batches = facts.batches
     same = batches.same_multiset or (facts.rollout and batches.same_prompts)
-    if not entered(facts) or not batches.known or same or _tokenizer(facts) or _eos_alone(facts):
+    others = _tokenizer(facts) or _other_mask(facts) or _eos_alone(facts)
+    if not entered(facts) or not batches.known or same or others:
         return []
     return facts.differences("batches")[:1]
 
@@ -164,30 +172,68 @@ def _data(test: Callable[[Facts], object], says: str | Callable[[Facts], str], *
     )
 
 
-def _other_length(facts: Facts) -> bool:
-    """Whether the steps have at least a tenth more or fewer tokens."""
-    was, now = facts.exact_counts("input_tokens")[0]
-    return abs(now - was) > 0.1 * was > 0
-
-
-def _same_sizes(facts: Facts) -> bool:
-    """Whether each micro-batch keeps its shapes and its counts of tokens and labels. It tells
-    nothing if all have one size."""
-    names: tuple[TokenCount, ...] = ("input_tokens", "label_tokens", "sequences")
-    sides = (
-        [[(micro.get("shapes"), *map(micro.get, names)) for micro in step] for step in side]
+def _kept(facts: Facts, *names: TokenCount) -> bool:
+    """Whether each micro-batch keeps its shapes and these counts. It tells nothing if few differ
+    from each other."""
+    was, now = (
+        [[(_shapes(micro), *map(micro.get, names)) for micro in step] for step in side]
         for side in facts.looked_batches()
     )
-    common = [(was, now) for was, now in zip(*sides, strict=False)]
-    counts = {micro[1] for was, _ in common for micro in was}
-    return len(counts) >= SIZES_VARY and all(was == now for was, now in common)
+    common = min(len(was), len(now))
+    kinds = {repr(micro) for step in was[:common] for micro in step}
+    return len(kinds) >= SIZES_VARY and was[:common] == now[:common]
 
 
-def _length(facts: Facts) -> str:
+def _shapes(micro: Micro) -> dict[str, list[int]]:
+    """Return the shapes without those of masks: one side may have none."""
+    return {name: one for name, one in micro.get("shapes", {}).items() if "mask" not in name}
+
+
+def _other_mask(facts: Facts) -> bool:
+    """Whether the mask of padding covers other positions of equally large batches. If all have one
+    size, equal labels must show it. One BOS or EOS per sequence is no mask."""
+    ends, starts, rows = (more(facts, name) for name in ("eos_labels", "bos_tokens", "sequences"))
+    sequences, pads = (pair[1] for pair in facts.exact_counts("sequences", "pad_tokens"))
+    as_before = facts.batches.same_texts or pads == 0
+    sizes = _kept(facts, "sequences") or (as_before and _kept(facts, "sequences", "label_tokens"))
+    special = any(0 < abs(count) <= sequences for count in (ends, starts))
+    return bool(more(facts, "input_tokens")) and not rows and sizes and not special
+
+
+def _mask(facts: Facts) -> str:
+    (was, now), (_, pads) = facts.exact_counts("input_tokens", "pad_tokens")
+    how = "fewer positions" if now < was else "more positions" if pads else "the padding too"
+    return f"the attention mask covers {how}, in batches of the same size: {was:,} -> {now:,}"
+
+
+def _other_source(facts: Facts) -> str:
+    """Return what names another source of the data: a setting or a changed file; or ""."""
+    named = (one.sentence() for one in facts.settings if SOURCE.fullmatch(one.name))
+    files = (one.name for one in facts.report.places.ran if one.name.endswith(DATA_FILES))
+    return next(named, "") or next((f"{name} changed" for name in files), "")
+
+
+def _sequences(facts: Facts) -> str:
+    """Say how the sequences differ, and whether their data set does."""
     was, now = facts.exact_counts("input_tokens")[0]
-    less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
-    how = "longer" if now > was else less
-    return f"sequences are {how}: {was:,} -> {now:,} tokens"
+    words = "the training steps get different sequences"
+    if abs(now - was) > 0.1 * was > 0:
+        less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
+        words = f"sequences are {'longer' if now > was else less}: {was:,} -> {now:,} tokens"
+    elif _kept(facts, "input_tokens", "label_tokens", "sequences"):
+        words = "the batches have the same sizes, but other tokens"
+    signals = {one.signal: one for one in facts.differences("data")}
+    found = signals.get("rows") or signals.get("dataset_sha256")
+    if found is None or facts.batches.shared >= SOME:
+        return words
+    of = f" ({found.detail})" if found.signal == "rows" else ""
+    return f"{words}. The data set is another one too, or is prepared in another way{of}"
+
+
+def _from_step(facts: Facts) -> int:
+    """Return the first step whose rows differ, from 2 on, if the data set does not; else 0."""
+    step = facts.batches.steps_differ_from or 0
+    return step if step > 1 and not facts.differs("data") and not facts.rollout else 0
 
 
 # fmt: off
@@ -227,15 +273,19 @@ ROWS = (
     _data(lambda f: f.batches.same_set_in_steps,
         "the same sequences are in different places of each batch"),
     _data(lambda f: f.batches.rows_per_step and not f.rollout, _of_other_size),
+    _data(lambda f: f.batches.same_multiset and _from_step(f), lambda f: "the same sequences come "
+        f"in another order from step {_from_step(f)} on. {PARTED}", DRAWN, ORDER),
     _data(lambda f: f.batches.same_multiset, "the same sequences come in another order", ORDER),
+    _data(_other_mask, _mask, "compare what makes the attention mask, and the id of padding"),
     _data(_eos_alone, _of_eos, "look where end of sequence is added, cut off or masked"),
     _data(lambda f: f.batches.in_place < SOME <= f.batches.shared,
         "different rows of the same data are used", ORDER),
     _data(lambda f: f.exact_counts("eos_labels")[0][1] == 0 > more(f, "eos_labels"),
         "the sequences differ and have no end-of-sequence label: {eos_labels}"),
-    _data(_other_length, _length),
-    _data(_same_sizes, "the batches have the same sizes, but other tokens", DRAWN),
-    _data(lambda f: True, "the training steps get different sequences"),
+    _data(lambda f: f.batches.shared < SOME and _other_source(f),
+        lambda f: f"the data comes from another source: {_other_source(f)}"),
+    _data(_from_step, lambda f: f"{_sequences(f)}, from step {_from_step(f)} on. {PARTED}", DRAWN),
+    _data(lambda f: True, _sequences, DRAWN),
     Row(C.DATA, lambda f: (f.rewards_read_other_data and [f.difference("data", "dataset_sha256"),
         f.rollout_signal]),
         "the prompts are equal, but data set columns that the rewards read differ",

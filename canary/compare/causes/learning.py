@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from canary.compare.causes.parameters import SHOWN
@@ -12,8 +13,8 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import named
 from canary.compare.exact.learning_stages import CUT
 from canary.compare.exact.tolerances import relative_difference
-from canary.compare.report import Difference
-from canary.record.exact import EVALUATION_MODE
+from canary.compare.report import Difference, Place
+from canary.record.exact import EVALUATION_MODE, Exact
 
 PRECISION = (
     "compare dtype, bf16, fp16, autocast and every .to(dtype) of both sides",
@@ -53,6 +54,14 @@ STATE = (
 )
 LEFTOVER = 1e-2
 """Leftover gradients of an earlier step change the norm by more than this share."""
+DRAWS = (
+    "look for what draws between the steps: sampling, a DataLoader's order, dropout that is on",
+    "give it a generator of its own, or restore the random state after it",
+)
+RANDOM = ("bernoulli", "dropout", "multinomial", "rand", "normal_", "uniform_", "exponential_")
+"""Operators with one of these in their name draw random numbers."""
+LOOKS_ON = re.compile(r"eval|valid|log|metric|sampl|generat|rand|print")
+"""What code names that only looks at the training."""
 FIRST = ("first_update", "first_gradient", "first_loss")
 
 
@@ -193,6 +202,40 @@ def _later_update(facts: Facts) -> int:
     return update if _later(facts) and update > 1 and same else 0
 
 
+def _drawn_elsewhere(facts: Facts) -> object:
+    """Return what an evaluation or a log changed, if a step that draws random numbers is the first
+    with another loss."""
+    same = facts.same_parameters_after_first_update is not False and facts.first_step("loss")
+    if not (_later(facts) and same) or _other_gradient(facts) or _later_update(facts):
+        return None
+    code = [place for place in facts.report.places.code if place.phase != "setup"]
+    settings = [one.evidence() for one in facts.settings if one.category is C.IO]
+    more = facts.more_calls(*RANDOM)
+    words = f"operators that draw random numbers {more:+.0f} per step"
+    drawn = [Evidence("operators", words, unit="calls")] * bool(more)
+    found = drawn or ((settings or code) and all(map(_beside, code)))
+    return found and all(facts.exact(_draws)) and [*drawn, *settings, True]
+
+
+def _drawn_words(facts: Facts) -> str:
+    return (
+        "other code, such as an evaluation or a log, draws random numbers. So the dropout or the "
+        f"sampling of step {facts.first_step('loss')} gets others for the same batch"
+    )
+
+
+def _draws(exact: Exact) -> bool:
+    names = exact.get("work", {}).get("operators", {})
+    return any(part in name for name in names for part in RANDOM)
+
+
+def _beside(place: Place) -> bool:
+    """Whether changed code only looks at the training: an evaluation, a log or a checkpoint."""
+    text = " ".join((place.function, *place.removed, *place.added))
+    looks = place.phase in ("other", "data") and LOOKS_ON.search(text)
+    return place.phase in ("logging", "evaluation", "checkpoint") or bool(looks)
+
+
 CUT_WORDS = ": a step computes less, so part of the graph is cut"
 LATER_GRADIENT = "the loss of a later step is equal, but its gradient differs"
 LATER_UPDATE = (
@@ -212,8 +255,10 @@ OBJECTIVE = (
         strength=0.6, equal=("batches", "model")),
     _objective(lambda f: f.entry == "first_gradient" and _loss(f), _loss_words, CUTS,
         strength=0.78, equal=("batches", "first_loss")),
+    Row(C.DATA, _drawn_elsewhere, _drawn_words, DRAWS, strength=0.9,
+        equal=("batches", "first_update"), group="steps"),
     _objective(_loss_of_step_2, "the first update is equal, but the loss of step 2 differs",
-        AT_START, strength=0.75, equal=("batches", "first_update")),
+        AT_START, strength=0.75, equal=("batches", "first_update"), group="steps"),
     Row(C.OPTIMIZER, lambda f: _other_gradient(f) and f.failed("gradients_start_empty"),
         lambda f: f"the gradient of step {_other_gradient(f)} adds to that of the step before: it "
         "is not set to zero in between", LEFT, strength=0.97, equal=("batches",),

@@ -15,7 +15,7 @@ from canary.compare.heuristics import (
 )
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.record.exact import EVALUATION_MODE
+from canary.record.exact import EVALUATION_MODE, FileCode
 from tests.unit.compare.rules.test_update_rules import ADAM
 from tests.unit.comparing import altered, record, records, trained
 from tests.unit.diagnosing import (
@@ -190,6 +190,40 @@ def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, 
     assert not any(words in one.description for one in same), "a model without dropout"
 
 
+@pytest.mark.parametrize(
+    ("evaluates", "code", "first"),
+    [
+        (True, None, "data"),
+        (False, ("evaluation", "evaluate"), "data"),
+        (False, ("other", "log_samples"), "data"),
+        (False, ("optimizer", "update"), "optimizer"),
+        (False, None, "optimizer"),
+    ],
+)
+@pytest.mark.parametrize("step", [2, 3])
+def test_random_numbers_that_an_evaluation_draws_are_no_optimizer(
+    evaluates: bool, code: tuple[str, str] | None, first: str, step: int
+) -> None:
+    """Dropout draws others in the next step. Without dropout nothing is drawn there."""
+    later_loss = ((*TRAJECTORY, "losses"), later(LOSSES, step))
+    first = {2: "objective"}.get(step, first) if first == "optimizer" else first
+    for operators, category in (({"aten.bernoulli_.float": 4}, first), ({}, None)):
+        before, after = sides()
+        for side, digest in ((before, "a"), (after, "b")):
+            side.exact["work"]["operators"] |= operators
+            if code is not None:
+                phase, name = code
+                file: FileCode = {"ran": {phase: "7-9"}, "functions": {name: (7, 9, digest)}}
+                side.exact["code"] = {"noted": "lines", "files": {"train.py": file}}
+        after.exact["evidence"]["settings"] |= {"trainer.eval_steps": 1} if evaluates else {}
+        found = compare_to_baseline(changed(after, later_loss), before, gates=())
+        top = found.diagnosis.suspects[0]
+        assert (top.category == category) if category else top.category != "data"
+        if category == "data":
+            assert f"sampling of step {step} gets others" in top.description
+            assert not evaluates or any("eval_steps" in one.message for one in top.evidence)
+
+
 MODEL = ("exact", "model")
 NORMS = [1.0 + 0.1 * step for step in range(len(LOSSES))]
 GROUPS_NOW = exact()["model"]["trainable_groups"]
@@ -240,7 +274,30 @@ SAYS: dict[str, tuple[list[Change], str]] = {
             *every_micro("texts", {"input_ids": ["x", "y"]}),
             *OTHER_LOSS,
         ],
-        "The batches have the same sizes, but other tokens",
+        "The batches have the same sizes, but other tokens.",
+    ),
+    "another data set": (
+        [
+            (("exact", "data", "rows"), 180),
+            *OTHER_HASHES,
+            *every_micro("rows", {"input_ids": ["x", "y"]}),
+            *every_micro("texts", {"input_ids": ["x", "y"]}),
+            *every_micro("shapes", {"input_ids": [4, 200]}),
+            *every_micro("input_tokens", lambda tokens: tokens + 50),
+            *OTHER_LOSS,
+        ],
+        "longer: 3,341 -> 4,541 tokens. The data set is another one too, or is prepared in another "
+        "way (rows 2000 -> 180)",
+    ),
+    "another data file": (
+        [
+            (("config", "dataset_name"), "b.jsonl"),
+            *OTHER_HASHES,
+            *every_micro("rows", {"input_ids": ["x", "y"]}),
+            *every_micro("texts", {"input_ids": ["x", "y"]}),
+            *OTHER_LOSS,
+        ],
+        "The data comes from another source: dataset_name embedded/tasks -> b.jsonl",
     ),
 }
 

@@ -15,13 +15,16 @@ from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.named import Named
 from canary.training.exact.fingerprints import special_ids, tokenizer_of
 from tests.unit.diagnosing import (
+    LOSSES,
     OTHER,
     OTHER_HASHES,
     OTHER_LOSS,
+    TRAJECTORY,
     Change,
     changed,
     every_micro,
     exact,
+    later,
     sides,
 )
 
@@ -33,10 +36,10 @@ def pair_of(seed: int, rows: int = 4) -> dict[str, torch.Tensor]:
     return {"0": words[:, :-1], "1": words[:, 1:]}
 
 
-def against(before: list[Any], after: list[Any]) -> Suspect:
+def against(before: list[Any], after: list[Any], *losses: Change) -> Suspect:
     """Records whose batches are these, a micro-batch a step."""
     baseline, current = sides()
-    current = changed(current, *OTHER_LOSS)
+    current = changed(current, *(losses or OTHER_LOSS))
     for side, batches in ((baseline, before), (current, after)):
         side.exact["batches"] = [[describe_batch(batch, None)] for batch in batches]
     top = compare_to_baseline(current, baseline, gates=()).diagnosis.top_suspect
@@ -49,6 +52,54 @@ def test_tuples_of_another_seed_are_other_rows_and_not_other_labels() -> None:
     assert top.category == "data"
     assert "different sequences" in top.description
     assert "labels" not in top.description
+
+
+def padded(seed: int, **masks: Any) -> dict[str, torch.Tensor]:
+    """Four rows, of which two are shorter; masks take the place of those of padding."""
+    torch.manual_seed(seed)
+    ids = torch.randint(5, 60, (4, 8 + seed % 6))
+    present = torch.ones_like(ids)
+    present[2:, -2:] = 0
+    labels = ids.where(present.bool(), -100)
+    return {"input_ids": ids, "attention_mask": present, "labels": labels} | masks
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda b: {"attention_mask": torch.ones_like(b["input_ids"])}, "covers the padding too"),
+        (
+            lambda b: {"attention_mask": b["attention_mask"].index_fill(1, torch.tensor([0]), 0)},
+            "covers fewer positions",
+        ),
+        (lambda b: {"attention_mask": None}, "covers the padding too"),
+        (
+            lambda b: {"labels": b["labels"].index_fill(1, torch.tensor([0]), -100)},
+            "loss covers different tokens",
+        ),
+    ],
+)
+def test_a_mask_of_the_same_ids_is_no_other_length(change: Any, words: str) -> None:
+    batches = [padded(seed) for seed in range(6)]
+    now = [{k: v for k, v in (one | change(one)).items() if v is not None} for one in batches]
+    top = against(batches, now)
+    assert top.category == "data"
+    assert words in top.description
+    assert "sequences" not in top.description
+
+
+def test_batches_that_part_after_equal_steps_are_said_to_with_the_step() -> None:
+    batches = [padded(seed) for seed in range(6)]
+    for other, words in (
+        (
+            [*batches[:3], *batches[4:], batches[3]],
+            "The same sequences come in another order from step 4 on",
+        ),
+        ([*batches[:3], *map(padded, range(16, 19))], "different sequences, from step 4 on"),
+    ):
+        said = against(batches, other, ((*TRAJECTORY, "losses"), later(LOSSES, 4))).description
+        assert words in said
+        assert "Other code may have drawn random numbers before" in said
 
 
 def accumulated(times: int) -> RunRecord:
