@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 
 from canary.compare.diagnosis.facts import Facts
@@ -33,7 +34,8 @@ A_BOS = 0.25
 """Smallest change of BOS tokens per sequence that counts."""
 SIZES_VARY = 3
 """Smallest number of different sizes of micro-batches."""
-SIZES = (
+SIZES: tuple[TokenCount, ...] = ("input_tokens", "label_tokens", "sequences")
+ROW_SETTINGS = (
     *("gradient_accumulation_steps", "per_device_train_batch_size", "batch_size"),
     *("world_size", "nproc"),
 )
@@ -72,14 +74,14 @@ def _eos_alone(facts: Facts) -> bool:
     if batches.texts_known:
         return batches.same_texts
     names: tuple[TokenCount, ...] = ("eos_labels", "input_tokens", "label_tokens", "sequences")
-    sides = (
-        [[micro.get(name, 0) for name in names] for step in side for micro in step]
-        for side in facts.looked_batches()
-    )
-    changes = (
-        [b - a for a, b in zip(was, now, strict=True)] for was, now in zip(*sides, strict=False)
-    )
+    changes = ([now.get(n, 0) - was.get(n, 0) for n in names] for was, now in _micro(facts))
     return all(eos == tokens == labels and not rows for eos, tokens, labels, rows in changes)
+
+
+def _micro(facts: Facts) -> list[tuple[Micro, Micro]]:
+    """Return the micro-batches at the same places of both sides."""
+    steps = zip(*facts.looked_batches(), strict=False)
+    return [pair for step in steps for pair in zip(*step, strict=False)]
 
 
 def _of_eos(facts: Facts) -> str:
@@ -92,7 +94,7 @@ def _of_other_size(facts: Facts) -> str:
     """Describe steps with another number of rows, with the setting that says so."""
     was, now = facts.batches.rows_per_step or (0, 0)
     much = "fewer" if now < was else f"{now / was:.3g} times as many"
-    settings = [change for change in facts.settings if change.name in SIZES]
+    settings = [change for change in facts.settings if change.name in ROW_SETTINGS]
     settings.sort(key=lambda change: change.baseline is None)  # an option may not be set
     of = f" ({settings[0].sentence()})" if settings else ""
     other = "" if facts.batches.shared >= SOME else ". The sequences differ too"
@@ -127,8 +129,9 @@ def _other_ids(facts: Facts) -> list[Difference]:
     """Return the difference if sequences differ by more than order and EOS, and no tokenizer."""
     batches = facts.batches
     same = batches.same_multiset or (facts.rollout and batches.same_prompts)
-    others = _tokenizer(facts) or _other_mask(facts) or _eos_alone(facts)
-    if not entered(facts) or not batches.known or same or others:
+    if not entered(facts) or not batches.known or same or _tokenizer(facts):
+        return []
+    if _other_mask(facts) or _eos_alone(facts):
         return []
     return facts.differences("batches")[:1]
 
@@ -175,13 +178,9 @@ def _data(test: Callable[[Facts], object], says: str | Callable[[Facts], str], *
 def _kept(facts: Facts, *names: TokenCount) -> bool:
     """Whether each micro-batch keeps its shapes and these counts. It tells nothing if few differ
     from each other."""
-    was, now = (
-        [[(_shapes(micro), *map(micro.get, names)) for micro in step] for step in side]
-        for side in facts.looked_batches()
-    )
-    common = min(len(was), len(now))
-    kinds = {repr(micro) for step in was[:common] for micro in step}
-    return len(kinds) >= SIZES_VARY and was[:common] == now[:common]
+    found = [[(_shapes(micro), *map(micro.get, names)) for micro in pair] for pair in _micro(facts)]
+    equal = all(was == now for was, now in found)
+    return equal and len({repr(was) for was, _ in found}) >= SIZES_VARY
 
 
 def _shapes(micro: Micro) -> dict[str, list[int]]:
@@ -190,14 +189,20 @@ def _shapes(micro: Micro) -> dict[str, list[int]]:
 
 
 def _other_mask(facts: Facts) -> bool:
-    """Whether the mask of padding covers other positions of equally large batches. If all have one
-    size, equal labels must show it. One BOS or EOS per sequence is no mask."""
-    ends, starts, rows = (more(facts, name) for name in ("eos_labels", "bos_tokens", "sequences"))
-    sequences, pads = (pair[1] for pair in facts.exact_counts("sequences", "pad_tokens"))
+    """Whether the mask of padding covers other positions of all batches, which are equally large.
+    If all have one size, equal labels must show it. One BOS or EOS per sequence is no mask."""
+    moved = all(
+        was.get("input_tokens") != now.get("input_tokens")
+        for was, now in _micro(facts)
+        if was.get("pad_tokens") or now.get("pad_tokens")
+    )
+    sequences, pads = (now for _, now in facts.exact_counts("sequences", "pad_tokens"))
+    special = (abs(more(facts, name)) for name in ("eos_labels", "bos_tokens"))
+    if not moved or any(0 < count <= sequences for count in special):
+        return False
     as_before = facts.batches.same_texts or pads == 0
     sizes = _kept(facts, "sequences") or (as_before and _kept(facts, "sequences", "label_tokens"))
-    special = any(0 < abs(count) <= sequences for count in (ends, starts))
-    return bool(more(facts, "input_tokens")) and not rows and sizes and not special
+    return sizes and more(facts, "input_tokens") != 0
 
 
 def _mask(facts: Facts) -> str:
@@ -220,7 +225,7 @@ def _sequences(facts: Facts) -> str:
     if abs(now - was) > 0.1 * was > 0:
         less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
         words = f"sequences are {'longer' if now > was else less}: {was:,} -> {now:,} tokens"
-    elif _kept(facts, "input_tokens", "label_tokens", "sequences"):
+    elif _kept(facts, *SIZES):
         words = "the batches have the same sizes, but other tokens"
     signals = {one.signal: one for one in facts.differences("data")}
     found = signals.get("rows") or signals.get("dataset_sha256")
@@ -231,9 +236,11 @@ def _sequences(facts: Facts) -> str:
 
 
 def _from_step(facts: Facts) -> int:
-    """Return the first step whose rows differ, from 2 on, if the data set does not; else 0."""
-    step = facts.batches.steps_differ_from or 0
-    return step if step > 1 and not facts.differs("data") and not facts.rollout else 0
+    """Return the first step with other rows, from 2 on, if all was equal before; else 0."""
+    step, loss = facts.batches.steps_differ_from or 0, facts.first_step("loss") or sys.maxsize
+    found = facts.differences("batches")
+    equal = loss >= step > 1 and found and found[0].step == step
+    return step if equal and not facts.differs("data") else 0
 
 
 # fmt: off
@@ -285,7 +292,8 @@ ROWS = (
     _data(lambda f: f.batches.shared < SOME and _other_source(f),
         lambda f: f"the data comes from another source: {_other_source(f)}"),
     _data(_from_step, lambda f: f"{_sequences(f)}, from step {_from_step(f)} on. {PARTED}", DRAWN),
-    _data(lambda f: True, _sequences, DRAWN),
+    _data(lambda f: _kept(f, *SIZES) and not f.differs("data"), _sequences, DRAWN),
+    _data(lambda f: True, _sequences),
     Row(C.DATA, lambda f: (f.rewards_read_other_data and [f.difference("data", "dataset_sha256"),
         f.rollout_signal]),
         "the prompts are equal, but data set columns that the rewards read differ",
