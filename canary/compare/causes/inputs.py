@@ -46,7 +46,7 @@ def entered(facts: Facts) -> list[Difference]:
     """Return the differences of data and batches, if they come first and the loop did not generate
     them."""
     generated = facts.rollout and facts.batches.known and facts.batches.same_prompts
-    reached = facts.differs("batches") or facts.unrecorded(("batches",))
+    reached = facts.differences("batches") or facts.unrecorded(("batches",))
     if facts.entry not in ("data", "batches") or generated or not reached:
         return []
     return [*facts.differences("data"), *facts.differences("batches")][:4]
@@ -240,16 +240,13 @@ def _from_step(facts: Facts) -> int:
     step, loss = facts.batches.steps_differ_from or 0, facts.first_step("loss") or sys.maxsize
     found = facts.differences("batches")
     equal = loss >= step > 1 and found and found[0].step == step
-    return step if equal and not facts.differs("data") else 0
+    return step if equal and not facts.differences("data") else 0
 
 
 # fmt: off
 ROWS = (
-    Row(C.TOKENIZATION, lambda f: _only_labels(f) and _tokenizer(f), _other_tokenizer, FORMAT,
-        strength=0.55, group="tokenizer"),
-    Row(C.TOKENIZATION, lambda f: f.differs("batches") and _tokenizer(f), _other_tokenizer, FORMAT,
-        strength=0.96, group="tokenizer"),
-    Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, strength=0.5, group="tokenizer"),
+    Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, lambda f: 0.55 if _only_labels(f)
+        else 0.96 if f.differences("batches") else 0.5),
     Row(C.TOKENIZATION, _other_bos, "the BOS tokens of the sequences changed: {bos_tokens}",
         ("print the first ids of one row on both sides, and find the code that puts BOS there",),
         strength=0.94, group="ids"),
@@ -292,7 +289,7 @@ ROWS = (
     _data(lambda f: f.batches.shared < SOME and _other_source(f),
         lambda f: f"the data comes from another source: {_other_source(f)}"),
     _data(_from_step, lambda f: f"{_sequences(f)}, from step {_from_step(f)} on. {PARTED}", DRAWN),
-    _data(lambda f: _kept(f, *SIZES) and not f.differs("data"), _sequences, DRAWN),
+    _data(lambda f: _kept(f, *SIZES) and not f.differences("data"), _sequences, DRAWN),
     _data(lambda f: True, _sequences),
     Row(C.DATA, lambda f: (f.rewards_read_other_data and [f.difference("data", "dataset_sha256"),
         f.rollout_signal]),

@@ -70,7 +70,7 @@ def _casts(facts: Facts) -> Evidence | None:
     stages = ("rollout", "first_loss", "first_gradient")
     moved = (*facts.differences("rollout"), *facts.differences("first_loss"))[:1]
     rounded = all((one.relative or 0.0) <= ROUNDING for one in moved)
-    if facts.entry not in stages or facts.differs("model") or not rounded:
+    if facts.entry not in stages or facts.differences("model") or not rounded:
         return None
     casts = facts.more_calls(*CASTS)
     words = f"casts between dtypes {casts:+.0f} per step"
@@ -185,16 +185,6 @@ def _norm_change(facts: Facts) -> float:
     return relative_difference(was[step - 1], now[step - 1])
 
 
-def _loss_of_step_2(facts: Facts) -> object:
-    """Whether the loss of step 2 differs first, for equal parameters and rows."""
-    other = facts.batches.steps_differ_from
-    sampled = facts.rollout and other is not None and other <= 2
-    same = facts.same_parameters_after_first_update
-    if not _later(facts) or _other_gradient(facts) or sampled or same is False:
-        return None
-    return facts.first_step("loss") == 2 and not facts.failed("raw_loss_finite")
-
-
 def _later_update(facts: Facts) -> int:
     """Return the first update of step 1 whose loss differs, if the first is equal; else 0."""
     update = facts.first_other_update or 0
@@ -202,25 +192,32 @@ def _later_update(facts: Facts) -> int:
     return update if _later(facts) and update > 1 and same else 0
 
 
+def _other_loss(facts: Facts) -> int:
+    """Return the first step with another loss, if all is equal before as far as it was recorded;
+    else 0."""
+    step, rows = facts.first_step("loss") or 0, facts.batches.steps_differ_from
+    sampled = facts.rollout and rows is not None and rows <= step == 2
+    explained = _other_gradient(facts) or _later_update(facts) or facts.failed("raw_loss_finite")
+    same = facts.same_parameters_after_first_update is not False
+    return step if _later(facts) and same and step > 1 and not (sampled or explained) else 0
+
+
 def _drawn_elsewhere(facts: Facts) -> object:
-    """Return what an evaluation or a log changed, if a step that draws random numbers is the first
-    with another loss."""
-    same = facts.same_parameters_after_first_update is not False and facts.first_step("loss")
-    if not (_later(facts) and same) or _other_gradient(facts) or _later_update(facts):
-        return None
+    """Return what an evaluation or a log changed, if the first step with another loss draws random
+    numbers."""
     code = [place for place in facts.report.places.code if place.phase != "setup"]
     settings = [one.evidence() for one in facts.settings if one.category is C.IO]
     more = facts.more_calls(*RANDOM)
     words = f"operators that draw random numbers {more:+.0f} per step"
     drawn = [Evidence("operators", words, unit="calls")] * bool(more)
     found = drawn or ((settings or code) and all(map(_beside, code)))
-    return found and all(facts.exact(_draws)) and [*drawn, *settings, True]
+    return found and _other_loss(facts) and all(facts.exact(_draws)) and [*drawn, *settings, True]
 
 
 def _drawn_words(facts: Facts) -> str:
     return (
         "other code, such as an evaluation or a log, draws random numbers. So the dropout or the "
-        f"sampling of step {facts.first_step('loss')} gets others for the same batch"
+        f"sampling of step {_other_loss(facts)} gets others for the same batch"
     )
 
 
@@ -257,7 +254,8 @@ OBJECTIVE = (
         strength=0.78, equal=("batches", "first_loss")),
     Row(C.DATA, _drawn_elsewhere, _drawn_words, DRAWS, strength=0.9,
         equal=("batches", "first_update"), group="steps"),
-    _objective(_loss_of_step_2, "the first update is equal, but the loss of step 2 differs",
+    _objective(lambda f: _other_loss(f) == 2,
+        "the first update is equal, but the loss of step 2 differs",
         AT_START, strength=0.75, equal=("batches", "first_update"), group="steps"),
     Row(C.OPTIMIZER, lambda f: _other_gradient(f) and f.failed("gradients_start_empty"),
         lambda f: f"the gradient of step {_other_gradient(f)} adds to that of the step before: it "
@@ -337,18 +335,6 @@ def _update_words(facts: Facts) -> str:
     return "the first update differs for the same gradient"
 
 
-def _other_bits(facts: Facts) -> object:
-    words = "parameters after the first update are not bit-equal"
-    other = _later(facts) and facts.same_parameters_after_first_update is False
-    return other and Evidence("signal", words)
-
-
-def _steps_later(facts: Facts) -> bool:
-    """Whether the loss of step 3 or later differs first, after equal first updates."""
-    loss = None if _other_gradient(facts) or _later_update(facts) else facts.first_step("loss")
-    return _later(facts) and loss is not None and loss > 2
-
-
 _optimizer = partial(Row, C.OPTIMIZER)
 # fmt: off
 OPTIMIZER = (
@@ -361,9 +347,10 @@ OPTIMIZER = (
         "first_gradient")),
     _optimizer(_update, _update_words, UPDATE,
         equal=("first_gradient",)),
-    _optimizer(_other_bits, "the first update differs, but too little for its size to show it",
-        (UPDATE[0], *STATE), strength=0.85, group="steps"),
-    _optimizer(_steps_later,
+    _optimizer(lambda f: _later(f) and f.same_parameters_after_first_update is False,
+        "the first update differs, but too little for its size to show it", (UPDATE[0], *STATE),
+        strength=0.85),
+    _optimizer(lambda f: _other_loss(f) > 2,
         "the first updates are equal, but the loss of a later step differs. The optimizer's state "
         "may differ", (UPDATE[0], *STATE), strength=0.85, equal=("batches", "first_update"),
         group="steps"),

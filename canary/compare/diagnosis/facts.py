@@ -98,10 +98,6 @@ class Facts:
         """Return the difference of one signal of a stage."""
         return next((d for d in self.differences(stage) if d.signal == signal), None)
 
-    def differs(self, stage: str) -> bool:
-        """Return whether anything differs in a stage."""
-        return bool(self.differences(stage))
-
     @cached_property
     def slower(self) -> Check | None:
         """Return the check that found more time or CPU time per step than noise explains."""
@@ -249,14 +245,11 @@ class Facts:
         return None
 
     @cached_property
-    def unclipped(self) -> Evidence | None:
-        """Return evidence that clipping of policy or values began or ended in step 1, or None."""
-        for name in ("value_clip_ratio", "clip_ratio"):
-            was, now = (next(iter(side), None) for side in self.metric(name))
-            if was is not None and now is not None and (was == 0) != (now == 0):
-                words = f"{name} of step 1 {was:.3g} -> {now:.3g}"
-                return Evidence("signal", words, was, now)
-        return None
+    def unclipped(self) -> bool:
+        """Return whether clipping of policy or values began or ended in step 1."""
+        names = ("value_clip_ratio", "clip_ratio")
+        pairs = ([next(iter(side), None) for side in self.metric(name)] for name in names)
+        return any(None not in pair and (pair[0] == 0) != (pair[1] == 0) for pair in pairs)
 
     @cached_property
     def clipping(self) -> Difference | None:
