@@ -79,6 +79,7 @@ OTHER_LOSS: list[Change] = [
     ((*TRAJECTORY, "losses"), later(LOSSES, 1, 1.1)),
 ]
 OTHER_HASHES = every_micro("sha256", OTHER)
+OTHER_ROWS = [*OTHER_HASHES, *every_micro("rows", {"input_ids": ["x", "y"]}), *OTHER_LOSS]
 
 CASES: dict[str, tuple[str, str, list[Change]]] = {
     "another chat template": (
@@ -86,16 +87,10 @@ CASES: dict[str, tuple[str, str, list[Change]]] = {
         "tokenization",
         [
             (("exact", "data", "tokenizer", "chat_template_sha256"), OTHER),
-            *OTHER_HASHES,
-            *every_micro("rows", {"input_ids": ["x", "y"]}),
-            *OTHER_LOSS,
+            *OTHER_ROWS,
         ],
     ),
-    "the same words as other tokens": (
-        "sft",
-        "tokenization",
-        [*OTHER_HASHES, *every_micro("rows", {"input_ids": ["x", "y"]}), *OTHER_LOSS],
-    ),
+    "the same words as other tokens": ("sft", "tokenization", OTHER_ROWS),
     "maps that no cache has": (
         "sft",
         "tokenization",

@@ -206,9 +206,10 @@ def _other_mask(facts: Facts) -> bool:
 
 
 def _mask(facts: Facts) -> str:
-    (was, now), (_, pads) = facts.exact_counts("input_tokens", "pad_tokens")
-    how = "fewer positions" if now < was else "more positions" if pads else "the padding too"
-    return f"the attention mask covers {how}, in batches of the same size: {was:,} -> {now:,}"
+    pads = facts.exact_counts("pad_tokens")[0][1]
+    grown = "more positions" if pads else "the padding too"
+    how = grown if more(facts, "input_tokens") > 0 else "fewer positions"
+    return f"the attention mask covers {how}, in batches of the same size"
 
 
 def _other_source(facts: Facts) -> str:

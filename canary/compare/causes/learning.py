@@ -245,11 +245,9 @@ OBJECTIVE = (
         ("look for the calls of model.train() and model.eval(), also after an evaluation",),
         strength=0.95, equal=("batches",)),
     _objective(_made, _made_words, FORMULA, strength=0.93),
-    _objective(lambda f: f.entry == "first_loss" and not f.unseen and _loss(f), _loss_words, LOSS,
-        strength=0.78, equal=("batches", "model")),
     # A part of the batch that was not seen may differ instead.
-    _objective(lambda f: f.entry == "first_loss" and f.unseen and _loss(f), _loss_words, LOSS,
-        strength=0.6, equal=("batches", "model")),
+    _objective(lambda f: f.entry == "first_loss" and _loss(f), _loss_words, LOSS,
+        strength=lambda f: 0.6 if f.unseen else 0.78, equal=("batches", "model")),
     _objective(lambda f: f.entry == "first_gradient" and _loss(f), _loss_words, CUTS,
         strength=0.78, equal=("batches", "first_loss")),
     Row(C.DATA, _drawn_elsewhere, _drawn_words, DRAWS, strength=0.9,

@@ -22,8 +22,8 @@ from tests.unit.diagnosing import (
     CASES,
     GRAD_NORMS,
     LOSSES,
-    OTHER_HASHES,
     OTHER_LOSS,
+    OTHER_ROWS,
     TRAJECTORY,
     Change,
     changed,
@@ -167,19 +167,15 @@ def test_analysis_can_be_asked_for_by_itself() -> None:
     assert again.summary.startswith("memory (")
 
 
-@pytest.mark.parametrize(
-    ("was", "now", "words"),
-    [(None, 1, "is in evaluation mode from step 1 on")],
-)
-def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, words: str) -> None:
+def test_training_in_evaluation_mode_is_named() -> None:
     def compared(*changes: Change) -> Comparison:
         before, after = sides()
-        for side, step in ((before, was), (after, now)):
-            settings = side.exact["evidence"]["settings"]
-            settings["modules.dropout"] = [0.1]
-            settings |= {} if step is None else {EVALUATION_MODE: step}
+        for side in (before, after):
+            side.exact["evidence"]["settings"]["modules.dropout"] = [0.1]
+        after.exact["evidence"]["settings"][EVALUATION_MODE] = 1
         return compare_to_baseline(changed(after, *changes), before, gates=())
 
+    words = "is in evaluation mode from step 1 on"
     found = compared(*OTHER_LOSS)
     suspect = found.diagnosis.top_suspect
     assert suspect is not None
@@ -191,37 +187,30 @@ def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, 
 
 
 @pytest.mark.parametrize(
-    ("evaluates", "code", "first"),
+    ("phase", "name", "step", "category"),
     [
-        (True, None, "data"),
-        (False, ("evaluation", "evaluate"), "data"),
-        (False, ("other", "log_samples"), "data"),
-        (False, ("optimizer", "update"), "optimizer"),
-        (False, None, "optimizer"),
+        ("", "", 3, "data"),
+        ("evaluation", "evaluate", 2, "data"),
+        ("other", "log_samples", 3, "data"),
+        ("optimizer", "update", 3, "optimizer"),
     ],
 )
-@pytest.mark.parametrize("step", [2, 3])
 def test_random_numbers_that_an_evaluation_draws_are_no_optimizer(
-    evaluates: bool, code: tuple[str, str] | None, first: str, step: int
+    phase: str, name: str, step: int, category: str
 ) -> None:
     """Dropout draws others in the next step. Without dropout nothing is drawn there."""
-    later_loss = ((*TRAJECTORY, "losses"), later(LOSSES, step))
-    first = {2: "objective"}.get(step, first) if first == "optimizer" else first
-    for operators, category in (({"aten.bernoulli_.float": 4}, first), ({}, None)):
+    for operators in ({"aten.bernoulli_.float": 4}, {}):
         before, after = sides()
+        after.exact["evidence"]["settings"] |= {} if phase else {"trainer.eval_steps": 1}
         for side, digest in ((before, "a"), (after, "b")):
             side.exact["work"]["operators"] |= operators
-            if code is not None:
-                phase, name = code
-                file: FileCode = {"ran": {phase: "7-9"}, "functions": {name: (7, 9, digest)}}
-                side.exact["code"] = {"noted": "lines", "files": {"train.py": file}}
-        after.exact["evidence"]["settings"] |= {"trainer.eval_steps": 1} if evaluates else {}
-        found = compare_to_baseline(changed(after, later_loss), before, gates=())
-        top = found.diagnosis.suspects[0]
-        assert (top.category == category) if category else top.category != "data"
-        if category == "data":
-            assert f"sampling of step {step} gets others" in top.description
-            assert not evaluates or any("eval_steps" in one.message for one in top.evidence)
+            file: FileCode = {"ran": {phase: "7-9"}, "functions": {name: (7, 9, digest)}}
+            side.exact["code"] = {"noted": "lines", "files": {"train.py": file} if phase else {}}
+        after = changed(after, ((*TRAJECTORY, "losses"), later(LOSSES, step)))
+        top = compare_to_baseline(after, before, gates=()).diagnosis.suspects[0]
+        assert top.category == category if operators else top.category != "data"
+        named = f"the sampling of step {step} gets others for the same batch" in top.description
+        assert named == (top.category == "data")
 
 
 MODEL = ("exact", "model")
@@ -248,6 +237,7 @@ FEWER: list[Change] = [
         | {"model.layers.*.mlp.up_proj": 2, "base_model.model.lm_head.modules_to_save.default": 1},
     ),
 ]
+OTHER_DATA = [*OTHER_ROWS, *every_micro("texts", {"input_ids": ["x", "y"]})]
 SAYS: dict[str, tuple[list[Change], str]] = {
     "nothing trained": (NONE_TRAINED, "No parameter is trainable, so nothing is trained"),
     "fewer trained": (
@@ -267,36 +257,19 @@ SAYS: dict[str, tuple[list[Change], str]] = {
         [((*TRAJECTORY, "grad_norms"), later(GRAD_NORMS, 2, 1.9)), updates(left=11, emptied=0)],
         "gradient of step 2 adds to that of the step before: it is not set to zero in between",
     ),
-    "sizes kept": (
-        [
-            *OTHER_HASHES,
-            *every_micro("rows", {"input_ids": ["x", "y"]}),
-            *every_micro("texts", {"input_ids": ["x", "y"]}),
-            *OTHER_LOSS,
-        ],
-        "The batches have the same sizes, but other tokens.",
-    ),
+    "sizes kept": (OTHER_DATA, "The batches have the same sizes, but other tokens."),
     "another data set": (
         [
+            *OTHER_DATA,
             (("exact", "data", "rows"), 180),
-            *OTHER_HASHES,
-            *every_micro("rows", {"input_ids": ["x", "y"]}),
-            *every_micro("texts", {"input_ids": ["x", "y"]}),
             *every_micro("shapes", {"input_ids": [4, 200]}),
             *every_micro("input_tokens", lambda tokens: tokens + 50),
-            *OTHER_LOSS,
         ],
         "longer: 3,341 -> 4,541 tokens. The data set is another one too, or is prepared in another "
         "way (rows 2000 -> 180)",
     ),
     "another data file": (
-        [
-            (("config", "dataset_name"), "b.jsonl"),
-            *OTHER_HASHES,
-            *every_micro("rows", {"input_ids": ["x", "y"]}),
-            *every_micro("texts", {"input_ids": ["x", "y"]}),
-            *OTHER_LOSS,
-        ],
+        [*OTHER_DATA, (("config", "dataset_name"), "b.jsonl")],
         "The data comes from another source: dataset_name embedded/tasks -> b.jsonl",
     ),
 }
