@@ -228,10 +228,7 @@ class Facts:
         others = [name for name in more if not any(part in name for part in NO_WORK)]
         if was is None or was != now or fewer <= 0 or others:
             return None
-        detached = self.more_calls("detach")
         words = f"{fewer:,.0f} fewer matrix products per step for equally many forward passes"
-        if detached > 0:
-            words += f", and {detached:,.0f} more calls of detach"
         return Evidence("operators", words, unit="calls")
 
     @cached_property
@@ -239,10 +236,8 @@ class Facts:
         """Return the first update of step 1, from 1, whose loss differs, or None."""
         before, after = self.exact(lambda exact: exact.get("first_loss", {}).get("updates", []))
         allowed, floor = tolerance_for(self.now).trajectory, loss_floor(self.now)
-        for place, (was, now) in enumerate(zip(before, after, strict=False)):
-            if relative_difference(was, now, floor) > allowed:
-                return place + 1
-        return None
+        pairs = enumerate(zip(before, after, strict=False), start=1)
+        return next((n for n, sides in pairs if relative_difference(*sides, floor) > allowed), None)
 
     @cached_property
     def unclipped(self) -> bool:
@@ -294,9 +289,8 @@ class Facts:
         It counts only if neither the policy nor the baseline's reference is rounded to it.
         """
         before, after = self.exact(lambda exact: exact.get("model", {}).get("rounded_to", {}))
-        dtype = after.get("reference")
-        alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
-        return dtype if dtype and alone else ""
+        dtype = after.get("reference", "")
+        return "" if dtype in (after.get("policy"), before.get("reference")) else dtype
 
     @cached_property
     def forwards(self) -> tuple[int | None, int | None]:
