@@ -47,7 +47,6 @@ LEFT = (
     "look for optimizer.zero_grad() between each update and the next backward",
     "print the gradient norm right before each backward on both sides",
 )
-CLIPS = ("clip once per update: after its last backward, before optimizer.step()",)
 STATE = (
     "look for state that lasts from one step to the next: gradients, moments, a scheduler",
     "print the gradient norm before and after each update of two steps on both sides",
@@ -273,13 +272,6 @@ OBJECTIVE = (
 # fmt: on
 
 
-def _clip_words(facts: Facts) -> str:
-    """Say how often gradients are clipped, and where."""
-    check = facts.failed("clip_before_step")
-    assert check is not None
-    return check.message
-
-
 def _clipping(facts: Facts) -> str:
     """Describe what reaches the optimizer of a gradient that backward made as before."""
     found = facts.clipping
@@ -337,8 +329,9 @@ _optimizer = partial(Row, C.OPTIMIZER)
 # fmt: off
 OPTIMIZER = (
     _optimizer(_rates, _rate_words, RATES, strength=0.97),
-    _optimizer(lambda f: f.entry == "first_gradient" and f.failed("clip_before_step"), _clip_words,
-        CLIPS, strength=0.95),
+    _optimizer(lambda f: f.entry == "first_gradient" and f.failed("clip_before_step"), lambda f:
+        getattr(f.failed("clip_before_step"), "message", ""),
+        ("clip once per update: after its last backward, before optimizer.step()",), strength=0.95),
     _optimizer(lambda f: f.clipping, _clipping,
         ("compare the code between backward and optimizer.step: clipping, its limit and its "
         "arguments, and where gradients are set to zero",), strength=0.95, equal=("batches",

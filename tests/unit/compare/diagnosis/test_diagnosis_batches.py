@@ -20,12 +20,12 @@ from tests.unit.diagnosing import (
     OTHER_HASHES,
     OTHER_LOSS,
     OTHER_ROWS,
-    TRAJECTORY,
     Change,
     changed,
     every_micro,
     exact,
     later,
+    seen,
     sides,
 )
 
@@ -66,22 +66,14 @@ def padded(seed: int) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("name", "first", "last", "words"),
-    [
-        ("attention_mask", 1, 1, "attention mask covers the padding too"),
-        ("attention_mask", 0, 0, "attention mask covers fewer positions"),
-        ("labels", -100, -100, "loss covers different tokens"),
-    ],
+    ("first", "last", "words"), [(1, 1, "covers the padding too"), (0, 0, "covers fewer positions")]
 )
-def test_a_mask_of_the_same_ids_is_no_other_length(
-    name: str, first: int, last: int, words: str
-) -> None:
+def test_a_mask_of_the_same_ids_is_no_other_length(first: int, last: int, words: str) -> None:
     batches, now = [*map(padded, range(6))], [*map(padded, range(6))]
     for batch in now:
-        batch[name][:, 0], batch[name][:, -2:] = first, last
+        batch["attention_mask"][:, 0], batch["attention_mask"][:, -2:] = first, last
     top = against(batches, now)
-    assert top.category == "data"
-    assert words in top.description
+    assert (top.category, words in top.description) == ("data", True)
     assert "sequences" not in top.description
 
 
@@ -91,7 +83,7 @@ def test_batches_that_part_after_equal_steps_are_said_to_with_the_step() -> None
         ([*batches[:3], *batches[4:], batches[3]], "sequences come in another order from step 4"),
         ([*batches[:3], *map(padded, range(16, 19))], "different sequences, from step 4 on"),
     ):
-        said = against(batches, other, ((*TRAJECTORY, "losses"), later(LOSSES, 4))).description
+        said = against(batches, other, *seen("trajectory", losses=later(LOSSES, 4))).description
         assert words in said
         assert "Other code may have drawn random numbers before" in said
 
@@ -256,14 +248,14 @@ def test_bos_that_went_with_many_other_tokens_is_a_part_of_lost_text(
 def test_what_failed_speaks_before_what_differs_beside_it() -> None:
     """A broken rule of clipping, and kept tensors, each beside a little more work."""
     optimizer = {"updates": 11, "backwards": [2] * 11, "clips_before": 11, "clips_between": 10}
-    norm = (("exact", "first_gradient", "total"), 2.0)
+    norm = seen("first_gradient", total=2.0)
     facts = (("exact", "facts"), {"updates": {"optimizers": [optimizer]}})
-    work = (("exact", "work", "operator_total"), exact()["work"]["operator_total"] + 30)
+    work = seen("work", operator_total=exact()["work"]["operator_total"] + 30)
     memory = [{"start_bytes": 0, "live_bytes": [size << 20] * 12} for size in (100, 130)]
     before, now = sides()
-    clipped = compare_to_baseline(changed(now, norm, facts, work), before, gates=())
+    clipped = compare_to_baseline(changed(now, *norm, facts, *work), before, gates=())
     kept = compare_to_baseline(
-        changed(now, work, (("exact", "memory"), memory[1])),
+        changed(now, *work, (("exact", "memory"), memory[1])),
         changed(before, (("exact", "memory"), memory[0])),
         gates=(),
     )
