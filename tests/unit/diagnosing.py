@@ -7,11 +7,13 @@ from typing import Any
 from canary.compare.heuristics import Diagnosis
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.record.exact import EVALUATION_MODE, FileCode
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, records
 
 Change = tuple[tuple[str | int, ...], Any]
 OTHER = "f" * 64
+SETTINGS = {"trainer.beta": 0.1, "optimizer.0.weight_decay": 0.0, "modules.dropout": [0.1]}
 
 
 def sides(kind: str = "sft") -> tuple[RunRecord, RunRecord]:
@@ -19,9 +21,7 @@ def sides(kind: str = "sft") -> tuple[RunRecord, RunRecord]:
     before, after = records([0.1, 0.1], kind=kind)
     for side in (before, after):
         side.exact["first_update"]["after_sha256"] = "a" * 64
-        side.exact["evidence"] = {
-            "settings": {"trainer.beta": 0.1, "optimizer.0.weight_decay": 0.0},
-        }
+        side.exact["evidence"] = {"settings": {**SETTINGS}}
         for step, micro_batches in enumerate(side.exact["batches"]):
             for place, micro in enumerate(micro_batches):
                 name = "prompt_ids" if kind == "grpo" else "input_ids"
@@ -61,6 +61,17 @@ def every_micro(key: str, value: Any, kind: str = "sft") -> list[Change]:
     ]
 
 
+def seen(part: str, **values: Any) -> list[Change]:
+    """These values of a part of the exact signals."""
+    return [(("exact", part, name), value) for name, value in values.items()]
+
+
+def ran_in(side: RunRecord, phase: str, function: str, digest: str) -> None:
+    """Note a function of train.py that ran in this phase."""
+    file: FileCode = {"ran": {phase: "7-9"}, "functions": {function: (7, 9, digest)}}
+    side.exact["code"] = {"noted": "lines", "files": {"train.py": file}}
+
+
 LOSSES = exact()["trajectory"]["losses"]
 GRAD_NORMS = exact()["trajectory"]["grad_norms"]
 GROUPS = exact()["first_gradient"]["groups"]
@@ -74,28 +85,21 @@ def later(values: list[Any], step: int, factor: float = 1.01) -> list[Any]:
 
 TRAJECTORY = ("exact", "trajectory")
 GRADIENT = ("exact", "first_gradient")
-OTHER_LOSS: list[Change] = [
-    (("exact", "first_loss", "loss"), 1.1 * LOSSES[0]),
-    ((*TRAJECTORY, "losses"), later(LOSSES, 1, 1.1)),
+OTHER_LOSS = [
+    *seen("first_loss", loss=1.1 * LOSSES[0]),
+    *seen("trajectory", losses=later(LOSSES, 1, 1.1)),
 ]
 OTHER_HASHES = every_micro("sha256", OTHER)
+OTHER_ROWS = [*OTHER_HASHES, *every_micro("rows", {"input_ids": ["x", "y"]}), *OTHER_LOSS]
 
+DPO = exact("dpo")
+DPO_LOSSES = DPO["trajectory"]["losses"]
+DPO_GRADIENT = DPO["first_gradient"]
+MODE: Change = (("exact", "evidence", "settings", EVALUATION_MODE), 1)
+TEMPLATE = ("exact", "data", "tokenizer", "chat_template_sha256")
 CASES: dict[str, tuple[str, str, list[Change]]] = {
-    "another chat template": (
-        "sft",
-        "tokenization",
-        [
-            (("exact", "data", "tokenizer", "chat_template_sha256"), OTHER),
-            *OTHER_HASHES,
-            *every_micro("rows", {"input_ids": ["x", "y"]}),
-            *OTHER_LOSS,
-        ],
-    ),
-    "the same words as other tokens": (
-        "sft",
-        "tokenization",
-        [*OTHER_HASHES, *every_micro("rows", {"input_ids": ["x", "y"]}), *OTHER_LOSS],
-    ),
+    "another chat template": ("sft", "tokenization", [(TEMPLATE, OTHER), *OTHER_ROWS]),
+    "the same words as other tokens": ("sft", "tokenization", OTHER_ROWS),
     "maps that no cache has": (
         "sft",
         "tokenization",
@@ -119,29 +123,25 @@ CASES: dict[str, tuple[str, str, list[Change]]] = {
         "sft",
         "adapter",
         [
-            (("exact", "model", "trainable_tensors"), 10),
-            (("exact", "model", "trainable_parameters"), 1000),
-            ((*GRADIENT, "total"), 0.6 * TOTAL),
+            *seen("model", trainable_tensors=10, trainable_parameters=1000),
+            *seen("first_gradient", total=0.6 * TOTAL),
         ],
     ),
     "a reference that moves": (
         "dpo",
         "adapter",
-        [
-            (("exact", "frozen", "reference_changed"), True),
-            ((*TRAJECTORY, "losses"), later(exact("dpo")["trajectory"]["losses"], 2)),
-        ],
+        [*seen("frozen", reference_changed=True), *seen("trajectory", losses=later(DPO_LOSSES, 2))],
     ),
     "parameters in bfloat16": (
         "sft",
         "numerics",
-        [(("exact", "model", "dtypes"), {"torch.bfloat16": 29}), *OTHER_LOSS],
+        [*seen("model", dtypes={"torch.bfloat16": 29}), *OTHER_LOSS],
     ),
     "a loss that is no number": (
         "sft",
         "numerics",
         [
-            ((*TRAJECTORY, "losses"), [*LOSSES[:4], "nan", *LOSSES[5:]]),
+            *seen("trajectory", losses=[*LOSSES[:4], "nan", *LOSSES[5:]]),
             (("stability", "nan_steps"), 1),
             (("stability", "nan_at"), [5]),
         ],
@@ -150,41 +150,40 @@ CASES: dict[str, tuple[str, str, list[Change]]] = {
         "sft",
         "numerics",
         [
-            (("exact", "first_loss", "loss"), 1.0005 * LOSSES[0]),
+            *seen("first_loss", loss=1.0005 * LOSSES[0]),
             (("exact", "work", "operators", "aten._to_copy.default"), 300),
         ],
     ),
+    "training in evaluation mode": ("sft", "objective", [MODE, *OTHER_LOSS]),
     "another loss of the same batch": ("sft", "objective", OTHER_LOSS),
     "one factor on every gradient": (
         "dpo",
         "objective",
-        [
-            ((*GRADIENT, "total"), 0.1 * exact("dpo")["first_gradient"]["total"]),
-            (
-                (*GRADIENT, "groups"),
-                {k: 0.1 * v for k, v in exact("dpo")["first_gradient"]["groups"].items()},
-            ),
-        ],
+        seen(
+            "first_gradient",
+            total=0.1 * DPO_GRADIENT["total"],
+            groups={k: 0.1 * v for k, v in DPO_GRADIENT["groups"].items()},
+        ),
     ),
     "a term that is 0 at the start": (
         "dpo",
         "objective",
-        [((*TRAJECTORY, "losses"), later(exact("dpo")["trajectory"]["losses"], 2))],
+        seen("trajectory", losses=later(DPO_LOSSES, 2)),
     ),
     "another learning rate": (
         "sft",
         "optimizer",
-        [((*TRAJECTORY, "learning_rates"), [2e-3] * len(LOSSES))],
+        seen("trajectory", learning_rates=[2e-3] * len(LOSSES)),
     ),
     "another update of the same gradient": (
         "sft",
         "optimizer",
-        [(("exact", "first_update", "delta_norm"), 0.2)],
+        seen("first_update", delta_norm=0.2),
     ),
     "what the optimizer carries over": (
         "sft",
         "optimizer",
-        [((*TRAJECTORY, "losses"), later(LOSSES, 3))],
+        seen("trajectory", losses=later(LOSSES, 3)),
     ),
     "other completions of the same prompts": (
         "grpo",
@@ -192,48 +191,33 @@ CASES: dict[str, tuple[str, str, list[Change]]] = {
         [
             *every_micro("sha256", OTHER, "grpo"),
             *every_micro("rows", lambda v: {**v, "completion_ids": ["other"]}, "grpo"),
-            (("exact", "first_gradient", "total"), 3.0),
+            *seen("first_gradient", total=3.0),
         ],
     ),
     "more positions fed for the same completions": (
         "grpo",
         "rollout",
-        [(("exact", "work", "tokens_fed"), 5 * exact("grpo")["work"]["tokens_fed"])],
+        seen("work", tokens_fed=5 * exact("grpo")["work"]["tokens_fed"]),
     ),
     "more operators for the same result": (
         "sft",
         "kernel",
-        [(("exact", "work", "operator_total"), 2 * WORK["operator_total"])],
+        seen("work", operator_total=2 * WORK["operator_total"]),
     ),
-    "values read by Python": (
-        "sft",
-        "kernel",
-        [(("exact", "work", "host_reads"), WORK["host_reads"] + 2)],
-    ),
+    "values read by Python": ("sft", "kernel", seen("work", host_reads=WORK["host_reads"] + 2)),
     "tensors that stay alive": (
         "sft",
         "memory",
-        [(("exact", "memory", "live_tensors"), [100 + 2 * step for step in range(12)])],
+        seen("memory", live_tensors=[100 + 2 * step for step in range(12)]),
     ),
-    "more exchanges between ranks": (
-        "sft",
-        "communication",
-        [(("exact", "work", "collectives"), 9)],
-    ),
-    "more files": (
-        "sft",
-        "io",
-        [
-            (("exact", "calls", "files_opened"), 70),
-            (("exact", "calls", "bytes_written"), 50_000_000),
-        ],
-    ),
+    "more exchanges between ranks": ("sft", "communication", seen("work", collectives=9)),
+    "more files": ("sft", "io", seen("calls", files_opened=70, bytes_written=50_000_000)),
     "a setting that nobody wrote into the config": (
         "sft",
         "optimizer",
         [
             (("exact", "evidence", "settings", "optimizer.0.weight_decay"), 0.1),
-            ((*TRAJECTORY, "losses"), later(LOSSES, 3)),
+            *seen("trajectory", losses=later(LOSSES, 3)),
         ],
     ),
 }

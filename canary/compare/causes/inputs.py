@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 
 from canary.compare.diagnosis.facts import Facts
@@ -10,12 +12,18 @@ from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.inputs_stages import CHANGED_BEFORE_MODEL
 from canary.compare.report import Difference
-from canary.record.exact import TokenCount
+from canary.record.exact import Micro, TokenCount
 
 PRINT = "print ids, labels and attention mask of one row of the first batch on both sides"
 PREPARED = "compare data set revision, collator, truncation, packing, shuffling and seed"
 ORDER = "compare seed, sampler, shuffling and the random numbers of data workers"
-DRAWN = "compare what draws random numbers for a row: its generator, and its seed in each worker"
+DRAWN = "compare what draws random numbers: for a row, for the order, in an evaluation or a log"
+PARTED = "Other code may have drawn random numbers before"
+SOURCE = re.compile(
+    r"(train_?)?(data(set)?|files?)s?_?(name|path|file|dir|revision|config_name|split)?s?"
+)
+"""Names of settings that say where the data is."""
+DATA_FILES = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 FORMAT = (
     "print one formatted example of both sides as text and as tokens",
     "compare the tokenizer's files, the chat template and special tokens of both sides",
@@ -26,7 +34,8 @@ A_BOS = 0.25
 """Smallest change of BOS tokens per sequence that counts."""
 SIZES_VARY = 3
 """Smallest number of different sizes of micro-batches."""
-SIZES = (
+SIZES: tuple[TokenCount, ...] = ("input_tokens", "label_tokens", "sequences")
+ROW_SETTINGS = (
     *("gradient_accumulation_steps", "per_device_train_batch_size", "batch_size"),
     *("world_size", "nproc"),
 )
@@ -37,7 +46,7 @@ def entered(facts: Facts) -> list[Difference]:
     """Return the differences of data and batches, if they come first and the loop did not generate
     them."""
     generated = facts.rollout and facts.batches.known and facts.batches.same_prompts
-    reached = facts.differs("batches") or facts.unrecorded(("batches",))
+    reached = facts.differences("batches") or facts.unrecorded(("batches",))
     if facts.entry not in ("data", "batches") or generated or not reached:
         return []
     return [*facts.differences("data"), *facts.differences("batches")][:4]
@@ -65,14 +74,14 @@ def _eos_alone(facts: Facts) -> bool:
     if batches.texts_known:
         return batches.same_texts
     names: tuple[TokenCount, ...] = ("eos_labels", "input_tokens", "label_tokens", "sequences")
-    sides = (
-        [[micro.get(name, 0) for name in names] for step in side for micro in step]
-        for side in facts.looked_batches()
-    )
-    changes = (
-        [b - a for a, b in zip(was, now, strict=True)] for was, now in zip(*sides, strict=False)
-    )
+    changes = ([now.get(n, 0) - was.get(n, 0) for n in names] for was, now in _micro(facts))
     return all(eos == tokens == labels and not rows for eos, tokens, labels, rows in changes)
+
+
+def _micro(facts: Facts) -> list[tuple[Micro, Micro]]:
+    """Return the micro-batches at the same places of both sides."""
+    steps = zip(*facts.looked_batches(), strict=False)
+    return [pair for step in steps for pair in zip(*step, strict=False)]
 
 
 def _of_eos(facts: Facts) -> str:
@@ -85,7 +94,7 @@ def _of_other_size(facts: Facts) -> str:
     """Describe steps with another number of rows, with the setting that says so."""
     was, now = facts.batches.rows_per_step or (0, 0)
     much = "fewer" if now < was else f"{now / was:.3g} times as many"
-    settings = [change for change in facts.settings if change.name in SIZES]
+    settings = [change for change in facts.settings if change.name in ROW_SETTINGS]
     settings.sort(key=lambda change: change.baseline is None)  # an option may not be set
     of = f" ({settings[0].sentence()})" if settings else ""
     other = "" if facts.batches.shared >= SOME else ". The sequences differ too"
@@ -120,7 +129,9 @@ def _other_ids(facts: Facts) -> list[Difference]:
     """Return the difference if sequences differ by more than order and EOS, and no tokenizer."""
     batches = facts.batches
     same = batches.same_multiset or (facts.rollout and batches.same_prompts)
-    if not entered(facts) or not batches.known or same or _tokenizer(facts) or _eos_alone(facts):
+    if not entered(facts) or not batches.known or same or _tokenizer(facts):
+        return []
+    if _other_mask(facts) or _eos_alone(facts):
         return []
     return facts.differences("batches")[:1]
 
@@ -164,39 +175,79 @@ def _data(test: Callable[[Facts], object], says: str | Callable[[Facts], str], *
     )
 
 
-def _other_length(facts: Facts) -> bool:
-    """Whether the steps have at least a tenth more or fewer tokens."""
-    was, now = facts.exact_counts("input_tokens")[0]
-    return abs(now - was) > 0.1 * was > 0
+def _kept(facts: Facts, *names: TokenCount) -> bool:
+    """Whether each micro-batch keeps its shapes and these counts. It tells nothing if few differ
+    from each other."""
+    found = [[(_shapes(micro), *map(micro.get, names)) for micro in pair] for pair in _micro(facts)]
+    equal = all(was == now for was, now in found)
+    return equal and len({repr(was) for was, _ in found}) >= SIZES_VARY
 
 
-def _same_sizes(facts: Facts) -> bool:
-    """Whether each micro-batch keeps its shapes and its counts of tokens and labels. It tells
-    nothing if all have one size."""
-    names: tuple[TokenCount, ...] = ("input_tokens", "label_tokens", "sequences")
-    sides = (
-        [[(micro.get("shapes"), *map(micro.get, names)) for micro in step] for step in side]
-        for side in facts.looked_batches()
+def _shapes(micro: Micro) -> dict[str, list[int]]:
+    """Return the shapes without those of masks: one side may have none."""
+    return {name: one for name, one in micro.get("shapes", {}).items() if "mask" not in name}
+
+
+def _other_mask(facts: Facts) -> bool:
+    """Whether the mask of padding covers other positions of all batches, which are equally large.
+    If all have one size, equal labels must show it. One BOS or EOS per sequence is no mask."""
+    moved = all(
+        was.get("input_tokens") != now.get("input_tokens")
+        for was, now in _micro(facts)
+        if was.get("pad_tokens") or now.get("pad_tokens")
     )
-    common = [(was, now) for was, now in zip(*sides, strict=False)]
-    counts = {micro[1] for was, _ in common for micro in was}
-    return len(counts) >= SIZES_VARY and all(was == now for was, now in common)
+    sequences, pads = (now for _, now in facts.exact_counts("sequences", "pad_tokens"))
+    special = (abs(more(facts, name)) for name in ("eos_labels", "bos_tokens"))
+    if not moved or any(0 < count <= sequences for count in special):
+        return False
+    as_before = facts.batches.same_texts or pads == 0
+    sizes = _kept(facts, "sequences") or (as_before and _kept(facts, "sequences", "label_tokens"))
+    return sizes and more(facts, "input_tokens") != 0
 
 
-def _length(facts: Facts) -> str:
+def _mask(facts: Facts) -> str:
+    pads = facts.exact_counts("pad_tokens")[0][1]
+    grown = "more positions" if pads else "the padding too"
+    how = grown if more(facts, "input_tokens") > 0 else "fewer positions"
+    return f"the attention mask covers {how}, in batches of the same size"
+
+
+def _other_source(facts: Facts) -> str:
+    """Return what names another source of the data: a setting or a changed file; or ""."""
+    named = (one.sentence() for one in facts.settings if SOURCE.fullmatch(one.name))
+    files = (one.name for one in facts.report.places.ran if one.name.endswith(DATA_FILES))
+    return next(named, "") or next((f"{name} changed" for name in files), "")
+
+
+def _sequences(facts: Facts) -> str:
+    """Say how the sequences differ, and whether their data set does."""
     was, now = facts.exact_counts("input_tokens")[0]
-    less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
-    how = "longer" if now > was else less
-    return f"sequences are {how}: {was:,} -> {now:,} tokens"
+    words = "the training steps get different sequences"
+    if abs(now - was) > 0.1 * was > 0:
+        less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
+        words = f"sequences are {'longer' if now > was else less}: {was:,} -> {now:,} tokens"
+    elif _kept(facts, *SIZES):
+        words = "the batches have the same sizes, but other tokens"
+    signals = {one.signal: one for one in facts.differences("data")}
+    found = signals.get("rows") or signals.get("dataset_sha256")
+    if found is None or facts.batches.shared >= SOME:
+        return words
+    of = f" ({found.detail})" if found.signal == "rows" else ""
+    return f"{words}. The data set is another one too, or is prepared in another way{of}"
+
+
+def _from_step(facts: Facts) -> int:
+    """Return the first step with other rows, from 2 on, if all was equal before; else 0."""
+    step, loss = facts.batches.steps_differ_from or 0, facts.first_step("loss") or sys.maxsize
+    found = facts.differences("batches")
+    equal = loss >= step > 1 and found and found[0].step == step
+    return step if equal and not facts.differences("data") else 0
 
 
 # fmt: off
 ROWS = (
-    Row(C.TOKENIZATION, lambda f: _only_labels(f) and _tokenizer(f), _other_tokenizer, FORMAT,
-        strength=0.55, group="tokenizer"),
-    Row(C.TOKENIZATION, lambda f: f.differs("batches") and _tokenizer(f), _other_tokenizer, FORMAT,
-        strength=0.96, group="tokenizer"),
-    Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, strength=0.5, group="tokenizer"),
+    Row(C.TOKENIZATION, _tokenizer, _other_tokenizer, FORMAT, lambda f: 0.55 if _only_labels(f)
+        else 0.96 if f.differences("batches") else 0.5),
     Row(C.TOKENIZATION, _other_bos, "the BOS tokens of the sequences changed: {bos_tokens}",
         ("print the first ids of one row on both sides, and find the code that puts BOS there",),
         strength=0.94, group="ids"),
@@ -227,15 +278,20 @@ ROWS = (
     _data(lambda f: f.batches.same_set_in_steps,
         "the same sequences are in different places of each batch"),
     _data(lambda f: f.batches.rows_per_step and not f.rollout, _of_other_size),
+    _data(lambda f: f.batches.same_multiset and _from_step(f), lambda f: "the same sequences come "
+        f"in another order from step {_from_step(f)} on. {PARTED}", DRAWN, ORDER),
     _data(lambda f: f.batches.same_multiset, "the same sequences come in another order", ORDER),
+    _data(_other_mask, _mask, "compare what makes the attention mask, and the id of padding"),
     _data(_eos_alone, _of_eos, "look where end of sequence is added, cut off or masked"),
     _data(lambda f: f.batches.in_place < SOME <= f.batches.shared,
         "different rows of the same data are used", ORDER),
     _data(lambda f: f.exact_counts("eos_labels")[0][1] == 0 > more(f, "eos_labels"),
         "the sequences differ and have no end-of-sequence label: {eos_labels}"),
-    _data(_other_length, _length),
-    _data(_same_sizes, "the batches have the same sizes, but other tokens", DRAWN),
-    _data(lambda f: True, "the training steps get different sequences"),
+    _data(lambda f: f.batches.shared < SOME and _other_source(f),
+        lambda f: f"the data comes from another source: {_other_source(f)}"),
+    _data(_from_step, lambda f: f"{_sequences(f)}, from step {_from_step(f)} on. {PARTED}", DRAWN),
+    _data(lambda f: _kept(f, *SIZES) and not f.differences("data"), _sequences, DRAWN),
+    _data(lambda f: True, _sequences),
     Row(C.DATA, lambda f: (f.rewards_read_other_data and [f.difference("data", "dataset_sha256"),
         f.rollout_signal]),
         "the prompts are equal, but data set columns that the rewards read differ",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from canary.compare.causes.parameters import SHOWN
@@ -12,8 +13,8 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import named
 from canary.compare.exact.learning_stages import CUT
 from canary.compare.exact.tolerances import relative_difference
-from canary.compare.report import Difference
-from canary.record.exact import EVALUATION_MODE
+from canary.compare.report import Difference, Place
+from canary.record.exact import EVALUATION_MODE, Exact
 
 PRECISION = (
     "compare dtype, bf16, fp16, autocast and every .to(dtype) of both sides",
@@ -46,13 +47,20 @@ LEFT = (
     "look for optimizer.zero_grad() between each update and the next backward",
     "print the gradient norm right before each backward on both sides",
 )
-CLIPS = ("clip once per update: after its last backward, before optimizer.step()",)
 STATE = (
     "look for state that lasts from one step to the next: gradients, moments, a scheduler",
     "print the gradient norm before and after each update of two steps on both sides",
 )
 LEFTOVER = 1e-2
 """Leftover gradients of an earlier step change the norm by more than this share."""
+DRAWS = (
+    "look for what draws between the steps: sampling, a DataLoader's order, dropout that is on",
+    "give it a generator of its own, or restore the random state after it",
+)
+RANDOM = ("bernoulli", "dropout", "multinomial", "rand", "normal_", "uniform_", "exponential_")
+"""Operators with one of these in their name draw random numbers."""
+LOOKS_ON = re.compile(r"eval|valid|log|metric|sampl|generat|rand|print")
+"""What code names that only looks at the training."""
 FIRST = ("first_update", "first_gradient", "first_loss")
 
 
@@ -61,7 +69,7 @@ def _casts(facts: Facts) -> Evidence | None:
     stages = ("rollout", "first_loss", "first_gradient")
     moved = (*facts.differences("rollout"), *facts.differences("first_loss"))[:1]
     rounded = all((one.relative or 0.0) <= ROUNDING for one in moved)
-    if facts.entry not in stages or facts.differs("model") or not rounded:
+    if facts.entry not in stages or facts.differences("model") or not rounded:
         return None
     casts = facts.more_calls(*CASTS)
     words = f"casts between dtypes {casts:+.0f} per step"
@@ -176,21 +184,52 @@ def _norm_change(facts: Facts) -> float:
     return relative_difference(was[step - 1], now[step - 1])
 
 
-def _loss_of_step_2(facts: Facts) -> object:
-    """Whether the loss of step 2 differs first, for equal parameters and rows."""
-    other = facts.batches.steps_differ_from
-    sampled = facts.rollout and other is not None and other <= 2
-    same = facts.same_parameters_after_first_update
-    if not _later(facts) or _other_gradient(facts) or sampled or same is False:
-        return None
-    return facts.first_step("loss") == 2 and not facts.failed("raw_loss_finite")
-
-
 def _later_update(facts: Facts) -> int:
     """Return the first update of step 1 whose loss differs, if the first is equal; else 0."""
     update = facts.first_other_update or 0
     same = facts.same_parameters_after_first_update is not False
     return update if _later(facts) and update > 1 and same else 0
+
+
+def _other_loss(facts: Facts) -> int:
+    """Return the first step with another loss, if all is equal before as far as it was recorded;
+    else 0."""
+    step, rows = facts.first_step("loss") or 0, facts.batches.steps_differ_from
+    sampled = facts.rollout and rows is not None and rows <= step == 2
+    explained = _other_gradient(facts) or _later_update(facts) or facts.failed("raw_loss_finite")
+    same = facts.same_parameters_after_first_update is not False
+    return step if _later(facts) and same and step > 1 and not (sampled or explained) else 0
+
+
+def _drawn_elsewhere(facts: Facts) -> object:
+    """Return what an evaluation or a log changed, if the first step with another loss draws random
+    numbers."""
+    code = [place for place in facts.report.places.code if place.phase != "setup"]
+    settings = [one.evidence() for one in facts.settings if one.category is C.IO]
+    more = facts.more_calls(*RANDOM)
+    words = f"operators that draw random numbers {more:+.0f} per step"
+    drawn = [Evidence("operators", words, unit="calls")] * bool(more)
+    found = drawn or ((settings or code) and all(map(_beside, code)))
+    return found and _other_loss(facts) and all(facts.exact(_draws)) and [*drawn, *settings, True]
+
+
+def _drawn_words(facts: Facts) -> str:
+    return (
+        "other code, such as an evaluation or a log, draws random numbers. So the dropout or the "
+        f"sampling of step {_other_loss(facts)} gets others for the same batch"
+    )
+
+
+def _draws(exact: Exact) -> bool:
+    names = exact.get("work", {}).get("operators", {})
+    return any(part in name for name in names for part in RANDOM)
+
+
+def _beside(place: Place) -> bool:
+    """Whether changed code only looks at the training: an evaluation, a log or a checkpoint."""
+    text = " ".join((place.function, *place.removed, *place.added))
+    looks = place.phase in ("other", "data") and LOOKS_ON.search(text)
+    return place.phase in ("logging", "evaluation", "checkpoint") or bool(looks)
 
 
 CUT_WORDS = ": a step computes less, so part of the graph is cut"
@@ -205,15 +244,16 @@ OBJECTIVE = (
         ("look for the calls of model.train() and model.eval(), also after an evaluation",),
         strength=0.95, equal=("batches",)),
     _objective(_made, _made_words, FORMULA, strength=0.93),
-    _objective(lambda f: f.entry == "first_loss" and not f.unseen and _loss(f), _loss_words, LOSS,
-        strength=0.78, equal=("batches", "model")),
     # A part of the batch that was not seen may differ instead.
-    _objective(lambda f: f.entry == "first_loss" and f.unseen and _loss(f), _loss_words, LOSS,
-        strength=0.6, equal=("batches", "model")),
+    _objective(lambda f: f.entry == "first_loss" and _loss(f), _loss_words, LOSS,
+        strength=lambda f: 0.6 if f.unseen else 0.78, equal=("batches", "model")),
     _objective(lambda f: f.entry == "first_gradient" and _loss(f), _loss_words, CUTS,
         strength=0.78, equal=("batches", "first_loss")),
-    _objective(_loss_of_step_2, "the first update is equal, but the loss of step 2 differs",
-        AT_START, strength=0.75, equal=("batches", "first_update")),
+    Row(C.DATA, _drawn_elsewhere, _drawn_words, DRAWS, strength=0.9,
+        equal=("batches", "first_update"), group="steps"),
+    _objective(lambda f: _other_loss(f) == 2,
+        "the first update is equal, but the loss of step 2 differs",
+        AT_START, strength=0.75, equal=("batches", "first_update"), group="steps"),
     Row(C.OPTIMIZER, lambda f: _other_gradient(f) and f.failed("gradients_start_empty"),
         lambda f: f"the gradient of step {_other_gradient(f)} adds to that of the step before: it "
         "is not set to zero in between", LEFT, strength=0.97, equal=("batches",),
@@ -230,13 +270,6 @@ OBJECTIVE = (
         strength=0.8, equal=("first_update",), group="later update"),
 )
 # fmt: on
-
-
-def _clip_words(facts: Facts) -> str:
-    """Say how often gradients are clipped, and where."""
-    check = facts.failed("clip_before_step")
-    assert check is not None
-    return check.message
 
 
 def _clipping(facts: Facts) -> str:
@@ -292,33 +325,23 @@ def _update_words(facts: Facts) -> str:
     return "the first update differs for the same gradient"
 
 
-def _other_bits(facts: Facts) -> object:
-    words = "parameters after the first update are not bit-equal"
-    other = _later(facts) and facts.same_parameters_after_first_update is False
-    return other and Evidence("signal", words)
-
-
-def _steps_later(facts: Facts) -> bool:
-    """Whether the loss of step 3 or later differs first, after equal first updates."""
-    loss = None if _other_gradient(facts) or _later_update(facts) else facts.first_step("loss")
-    return _later(facts) and loss is not None and loss > 2
-
-
 _optimizer = partial(Row, C.OPTIMIZER)
 # fmt: off
 OPTIMIZER = (
     _optimizer(_rates, _rate_words, RATES, strength=0.97),
-    _optimizer(lambda f: f.entry == "first_gradient" and f.failed("clip_before_step"), _clip_words,
-        CLIPS, strength=0.95),
+    _optimizer(lambda f: f.entry == "first_gradient" and f.failed("clip_before_step"), lambda f:
+        getattr(f.failed("clip_before_step"), "message", ""),
+        ("clip once per update: after its last backward, before optimizer.step()",), strength=0.95),
     _optimizer(lambda f: f.clipping, _clipping,
         ("compare the code between backward and optimizer.step: clipping, its limit and its "
         "arguments, and where gradients are set to zero",), strength=0.95, equal=("batches",
         "first_gradient")),
     _optimizer(_update, _update_words, UPDATE,
         equal=("first_gradient",)),
-    _optimizer(_other_bits, "the first update differs, but too little for its size to show it",
-        (UPDATE[0], *STATE), strength=0.85, group="steps"),
-    _optimizer(_steps_later,
+    _optimizer(lambda f: _later(f) and f.same_parameters_after_first_update is False,
+        "the first update differs, but too little for its size to show it", (UPDATE[0], *STATE),
+        strength=0.85),
+    _optimizer(lambda f: _other_loss(f) > 2,
         "the first updates are equal, but the loss of a later step differs. The optimizer's state "
         "may differ", (UPDATE[0], *STATE), strength=0.85, equal=("batches", "first_update"),
         group="steps"),

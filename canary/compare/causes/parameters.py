@@ -95,8 +95,6 @@ ROWS = (
         REFERENCE),
     _adapter(lambda f: not f.reference_rounded and _other_reference(f),
         "the reference model has different weights", REFERENCE),
-    _adapter(lambda f: f.entry in ("first_update", "trajectory") and f.failed("trainable_changed"),
-        "trainable parameters do not change", _parts, strength=0.6),
     _adapter(_start, "training starts from different parameters",
         ("compare the checkpoint, its revision and the seed of new weights",
         "look for an adapter that is merged or loaded twice"), strength=0.72),

@@ -73,29 +73,25 @@ def _sampled_at_step_2(facts: Facts) -> Difference | None:
 def _other_rewards(facts: Facts) -> object:
     """Whether rewards differ, or are all equal now, for equal samples."""
     flat, moved = facts.failed("reward_varies"), facts.metric_moved("reward")
-    if facts.entry == "trajectory" and facts.rollout_signal is not None:
-        moved = facts.rollout_signal.signal == "scores"
+    first = facts.rollout_signal
+    if facts.entry == "trajectory" and first is not None:
+        moved = first.signal == "scores"
     differ = facts.entry in STAGES and not facts.rewards_read_other_data and (flat or moved)
-    return differ and [flat, *_mean_reward(facts)]
+    step = first.step if first is not None else None
+    return differ and [flat, *_evidence(facts, "reward", "mean reward", step or 1)]
 
 
-def _mean_reward(facts: Facts) -> Iterator[Evidence]:
-    """Yield the mean reward of the first step whose scores differ, or of step 1."""
-    found = facts.rollout_signal
-    step = (found.step or 1) if found is not None else 1
-    was, now = (side[step - 1 : step] for side in facts.metric("reward"))
+def _evidence(facts: Facts, name: str, words: str, step: int = 1) -> Iterator[Evidence]:
+    """Yield a metric of a step on both sides, if both reported it."""
+    was, now = (side[step - 1 : step] for side in facts.metric(name))
     if was and now:
-        words = f"mean reward of step {step} {_show(was[0])} -> {_show(now[0])}"
+        words = f"{words} of step {step} {_show(was[0])} -> {_show(now[0])}"
         yield Evidence("signal", words, was[0], now[0])
 
 
-def _other_entropy(facts: Facts) -> Evidence | None:
+def _other_entropy(facts: Facts) -> object:
     moved = facts.metric_moved("entropy") and not facts.metric_moved("reward")
-    if facts.entry not in STAGES[1:-1] or not moved:
-        return None
-    was, now = (side[0] for side in facts.metric("entropy"))
-    words = f"entropy of step 1 {_show(was)} -> {_show(now)}, with equal samples and parameters"
-    return Evidence("signal", words, was, now, "nats")
+    return facts.entry in STAGES[1:-1] and moved and [*_evidence(facts, "entropy", "entropy")]
 
 
 def _show(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from canary.compare.commands import setting_name
@@ -64,19 +64,15 @@ def _changed(category: C, facts: Facts) -> list[SettingChange]:
     if not (_ended(facts) or facts.entry or facts.report.failed_checks or facts.slower):
         return []
     kind = None if category is C.CONFIG else category
+    # It only says when a command ends: the steps before are the same.
+    ends_a_command = facts.current[-1].config.get("training_type") == "exec"
     return [
         change
         for change in facts.settings
         if change.category is kind
         and (kind is not None or change.in_config)
-        and not (facts.entry is not None and _only_ends(change, facts))
+        and not (facts.entry and ends_a_command and change.in_config and change.key == "max_steps")
     ]
-
-
-def _only_ends(change: SettingChange, facts: Facts) -> bool:
-    """Whether it only says when a command ends: the steps before are the same."""
-    is_command = facts.current[-1].config.get("training_type") == "exec"
-    return is_command and change.in_config and change.key == "max_steps"
 
 
 def _ended(facts: Facts) -> bool:
@@ -99,10 +95,15 @@ def _explains(category: C, facts: Facts) -> bool:
     return slows or (facts.entry in first and (facts.entry is not None or facts.slower is None))
 
 
-def _sure(category: C, facts: Facts) -> bool:
-    """Whether only settings of this kind explain it, and the look saw that no code does."""
+def _strength(category: C, facts: Facts) -> float:
+    """Return more if the settings explain it, and most if nothing else does: no setting of another
+    kind and, as the look saw, no code."""
+    if category is C.CONFIG:
+        return 0.5
+    if not _explains(category, facts):
+        return 0.15
     others = any(_explains(other, facts) for other in FIRST_EFFECT if other is not category)
-    return _explains(category, facts) and not others and not facts.learning_unexamined
+    return 0.6 if others or facts.learning_unexamined else 0.9
 
 
 def _evidence(category: C, facts: Facts) -> list[Evidence]:
@@ -130,41 +131,22 @@ def _advice(category: C, facts: Facts) -> tuple[str, ...]:
     return (f"look for the code, or the default of a package, that sets {change.name}",)
 
 
-def _row(
-    category: C, strength: float, test: Callable[[C, Facts], object] = lambda category, facts: True
-) -> Row:
-    return Row(
-        category,
-        lambda f: test(category, f) and _evidence(category, f),
-        partial(_words, category),
-        partial(_advice, category),
-        strength,
-        group=f"settings of {category}",
-    )
-
-
 def _environment(facts: Facts) -> list[KeyChange]:
     changes = [c for c in facts.report.environment_changes if not c.cosmetic]
     worse = facts.entry is not None or facts.slower is not None or facts.report.failed_checks
     return changes[:4] if worse else []
 
 
-def _slower_elsewhere(facts: Facts) -> object:
-    return facts.entry is None and facts.slower and _environment(facts)
-
-
-def _environment_words(facts: Facts) -> str:
-    return f"{', '.join(change.key for change in _environment(facts))} changed"
-
-
-RERUN = ("run the baseline in the new environment: a remaining difference comes from the code",)
-
-
+# fmt: off
 ROWS = (
-    Row(C.ENVIRONMENT, _slower_elsewhere, _environment_words, RERUN, 0.7, group="environment"),
-    Row(C.ENVIRONMENT, _environment, _environment_words, RERUN, 0.45, group="environment"),
-    *(_row(category, 0.9, _sure) for category in FIRST_EFFECT),
-    *(_row(category, 0.6, _explains) for category in FIRST_EFFECT),
-    *(_row(category, 0.15) for category in FIRST_EFFECT),
-    _row(C.CONFIG, 0.5),
+    Row(C.ENVIRONMENT, _environment,
+        lambda f: f"{', '.join(change.key for change in _environment(f))} changed",
+        ("run the baseline in the new environment: a remaining difference comes from the code",),
+        lambda f: 0.7 if f.entry is None and f.slower else 0.45),
+    *(
+        Row(kind, partial(_evidence, kind), partial(_words, kind), partial(_advice, kind),
+            partial(_strength, kind))
+        for kind in (*FIRST_EFFECT, C.CONFIG)
+    ),
 )
+# fmt: on

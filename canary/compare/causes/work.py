@@ -10,7 +10,6 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.exact.counts import tensor_growth
 from canary.compare.report import Check
 from canary.compare.timing.phases import PhaseGrowth
 from canary.record.jsonio import number
@@ -89,20 +88,8 @@ def _work_sign(facts: Facts) -> str:
     return "operators_of_data" if of_data else "operators"
 
 
-def _self_times(facts: Facts) -> object:
-    """Whether profiled operators take longer for equal calls, in a phase that grew."""
-    longer = any(row.change == "grown" for row in facts.operators.rows)
-    profiled = facts.operators.source == "profiler" and longer and not _kernel(facts)
-    return profiled and phase_of("forward", "backward", "optimizer", "logprob")(facts)
-
-
 def _leak(facts: Facts) -> object:
-    found: list[object] = [*risen(facts, "live_tensors"), facts.failed("memory_growth")]
-    sides = facts.exact(lambda exact: exact.get("memory", {}).get("live_bytes", [])[2:])
-    if any(found) and min(map(len, sides)) >= 3:
-        was, now = (tensor_growth(side) / 2**20 for side in sides)
-        words = f"live tensors grow by {was:.3g} -> {now:.3g} MB per step"
-        found += [Evidence("signal", words, was, now, "MB/step")] * (now > was)
+    found = [facts.rose("live_tensors"), facts.failed("memory_growth")]
     return any(found) and found
 
 
@@ -178,9 +165,6 @@ _host = partial(Row, C.HOST)
 # fmt: off
 ROWS = (
     Row(C.KERNEL, _kernel, _more_work, WORK, 0.93, _work_sign),
-    Row(C.KERNEL, _self_times, "operators take longer for equal calls",
-        ("compare what selects the kernels: dtype, shapes, attention backend", PROFILE), 0.7,
-        _named("forward", "backward", "optimizer", "logprob")),
     _memory(lambda f: any(record.status == "oom" for record in f.current),
         "training ran out of memory", HOLDS),
     _memory(_leak, "memory grows with every step: something keeps tensors alive", KEPT, 0.96,

@@ -11,6 +11,8 @@ from canary.record.exact import Micro
 
 Steps = Sequence[Sequence[Micro]]
 
+Key = Literal["rows", "texts"]
+KEYS: tuple[Key, ...] = ("rows", "texts")
 COMPLETIONS = "completion_ids"
 
 
@@ -52,38 +54,38 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
     before, after = baseline[:common], current[:common]
     if not all("rows" in micro for side in (before, after) for step in side for micro in step):
         return BatchChange(known=False)
-    rows = [_steps(side, "rows") for side in (before, after)]
-    if not all(map(_pool, rows)):
+    rows, texts = ([_steps(side, key) for side in (before, after)] for key in KEYS)
+    pools, prompts = ([*map(of, rows)] for of in (_pool, _prompts))
+    if not all(pools):
         return BatchChange(known=False)  # batches in which no tensor is named as ids
-    texts = [_steps(side, "texts") for side in (before, after)]
-    differing = [step for step, (was, now) in enumerate(zip(*rows, strict=True)) if was != now]
+    was_texts, now_texts = texts
+    steps = [*zip(*rows, strict=True)]
+    differing = [number for number, (was, now) in enumerate(steps, start=1) if was != now]
     return BatchChange(
         known=True,
         same_rows=not differing,
-        same_multiset=_pool(rows[0]) == _pool(rows[1]),
-        same_set_in_steps=all(
-            Counter(was.values()) == Counter(now.values()) for was, now in zip(*rows, strict=True)
-        ),
-        same_texts=bool(texts[0] and texts[0][0]) and _pool(texts[0]) == _pool(texts[1]),
-        texts_known=all(side and side[0] for side in texts),
-        in_place=_in_place(*rows),
-        shared=(_pool(rows[0]) & _pool(rows[1])).total() / _pool(rows[0]).total(),
-        same_prompts=_prompts(rows[0]) == _prompts(rows[1]),
-        same_prompt_texts=_prompts(rows[0]) != _prompts(rows[1])
-        and bool(_prompts(texts[0]))
-        and _prompts(texts[0]) == _prompts(texts[1]),
-        steps_differ_from=differing[0] + 1 if differing else None,
+        same_multiset=pools[0] == pools[1],
+        same_set_in_steps=all(Counter(was.values()) == Counter(now.values()) for was, now in steps),
+        same_texts=bool(was_texts[0]) and _pool(was_texts) == _pool(now_texts),
+        texts_known=all(side[0] for side in texts),
+        in_place=sum(len(was.items() & now.items()) for was, now in steps) / pools[0].total(),
+        shared=(pools[0] & pools[1]).total() / pools[0].total(),
+        same_prompts=prompts[0] == prompts[1],
+        same_prompt_texts=prompts[0] != prompts[1]
+        and bool(_prompts(was_texts))
+        and _prompts(was_texts) == _prompts(now_texts),
+        steps_differ_from=differing[0] if differing else None,
         rows_per_step=_rows_per_step(*rows),
-        same_first_texts=differing[:1] == [0]
-        and bool(_pool(texts[0][:1]))
-        and _pool(texts[0][:1]) == _pool(texts[1][:1]),
+        same_first_texts=differing[:1] == [1]
+        and bool(_pool(was_texts[:1]))
+        and _pool(was_texts[:1]) == _pool(now_texts[:1]),
     )
 
 
 Place = tuple[int, str, int]
 
 
-def _steps(side: Steps, key: Literal["rows", "texts"]) -> list[dict[Place, str]]:
+def _steps(side: Steps, key: Key) -> list[dict[Place, str]]:
     """Return for each step the hash at each place (micro-batch, tensor, row)."""
     return [
         {
@@ -94,12 +96,6 @@ def _steps(side: Steps, key: Literal["rows", "texts"]) -> list[dict[Place, str]]
         }
         for step in side
     ]
-
-
-def _in_place(before: Sequence[Mapping[Place, str]], after: Sequence[Mapping[Place, str]]) -> float:
-    total = sum(map(len, before))
-    kept = sum(len(was.items() & now.items()) for was, now in zip(before, after, strict=True))
-    return kept / total if total else 0.0
 
 
 def _rows_per_step(

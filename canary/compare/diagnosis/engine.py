@@ -268,17 +268,14 @@ def _suspect(category: C, confidence: float, findings: Sequence[Finding], facts:
     # The first advice of each row comes before the second of any.
     advice = zip_longest(*(finding.actions for finding in ordered))
     actions = dict.fromkeys(action for several in advice for action in several if action)
+    words = ordered[0].description
     return Suspect(
         category,
         round(confidence, 3),
-        _sentence(ordered[0].description),
+        words[:1].upper() + words[1:] + ("" if words.endswith((".", "?")) else "."),
         tuple(sorted(unique, key=lambda item: ORDER.index(item.kind))),
         tuple(actions)[:4],
     )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
 def _other_changes(facts: Facts) -> Iterator[Evidence]:
@@ -287,7 +284,8 @@ def _other_changes(facts: Facts) -> Iterator[Evidence]:
     yield from evidence_of([c for c in facts.report.environment_changes if not c.cosmetic][:4])
     yield from known_faults(facts)
     yield from [change.evidence() for change in facts.settings if change.in_config][:4]
-    yield from list(_alerts(facts))[:3]
+    for alert in new_alerts(facts.current, facts.baseline)[:3]:
+        yield Evidence("signal", f"{alert.type} at step {alert.step}: {alert.message}")
     if files := [file.path for file in facts.source.files]:
         more = f" and {len(files) - 5} more" if len(files) > 5 else ""
         yield Evidence("git", f"the change touches {', '.join(files[:5])}{more}")
@@ -299,12 +297,6 @@ def _changed_code(facts: Facts) -> list[Evidence]:
         Evidence("code", sentence(place), path=place.name, line=place.line)
         for place in facts.report.places.code[:SHOWN]
     ]
-
-
-def _alerts(facts: Facts) -> Iterator[Evidence]:
-    """Yield the alerts of types that the baseline did not raise, one per type."""
-    for alert in new_alerts(facts.current, facts.baseline):
-        yield Evidence("signal", f"{alert.type} at step {alert.step}: {alert.message}")
 
 
 def _of_place(facts: Facts, weak: Mapping[C, Sequence[Finding]]) -> Suspect:

@@ -98,10 +98,6 @@ class Facts:
         """Return the difference of one signal of a stage."""
         return next((d for d in self.differences(stage) if d.signal == signal), None)
 
-    def differs(self, stage: str) -> bool:
-        """Return whether anything differs in a stage."""
-        return bool(self.differences(stage))
-
     @cached_property
     def slower(self) -> Check | None:
         """Return the check that found more time or CPU time per step than noise explains."""
@@ -232,10 +228,7 @@ class Facts:
         others = [name for name in more if not any(part in name for part in NO_WORK)]
         if was is None or was != now or fewer <= 0 or others:
             return None
-        detached = self.more_calls("detach")
         words = f"{fewer:,.0f} fewer matrix products per step for equally many forward passes"
-        if detached > 0:
-            words += f", and {detached:,.0f} more calls of detach"
         return Evidence("operators", words, unit="calls")
 
     @cached_property
@@ -243,20 +236,15 @@ class Facts:
         """Return the first update of step 1, from 1, whose loss differs, or None."""
         before, after = self.exact(lambda exact: exact.get("first_loss", {}).get("updates", []))
         allowed, floor = tolerance_for(self.now).trajectory, loss_floor(self.now)
-        for place, (was, now) in enumerate(zip(before, after, strict=False)):
-            if relative_difference(was, now, floor) > allowed:
-                return place + 1
-        return None
+        pairs = enumerate(zip(before, after, strict=False), start=1)
+        return next((n for n, sides in pairs if relative_difference(*sides, floor) > allowed), None)
 
     @cached_property
-    def unclipped(self) -> Evidence | None:
-        """Return evidence that clipping of policy or values began or ended in step 1, or None."""
-        for name in ("value_clip_ratio", "clip_ratio"):
-            was, now = (next(iter(side), None) for side in self.metric(name))
-            if was is not None and now is not None and (was == 0) != (now == 0):
-                words = f"{name} of step 1 {was:.3g} -> {now:.3g}"
-                return Evidence("signal", words, was, now)
-        return None
+    def unclipped(self) -> bool:
+        """Return whether clipping of policy or values began or ended in step 1."""
+        names = ("value_clip_ratio", "clip_ratio")
+        pairs = ([next(iter(side), None) for side in self.metric(name)] for name in names)
+        return any(None not in pair and (pair[0] == 0) != (pair[1] == 0) for pair in pairs)
 
     @cached_property
     def clipping(self) -> Difference | None:
@@ -301,9 +289,8 @@ class Facts:
         It counts only if neither the policy nor the baseline's reference is rounded to it.
         """
         before, after = self.exact(lambda exact: exact.get("model", {}).get("rounded_to", {}))
-        dtype = after.get("reference")
-        alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
-        return dtype if dtype and alone else ""
+        dtype = after.get("reference", "")
+        return "" if dtype in (after.get("policy"), before.get("reference")) else dtype
 
     @cached_property
     def forwards(self) -> tuple[int | None, int | None]:

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
 
 import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.suspects import Evidence
@@ -25,32 +24,22 @@ LONGEST_VERSION = 100
 """Characters of a version; a stranger may have written it."""
 
 
-def _range(text: str) -> SpecifierSet:
-    found = SpecifierSet(text)
-    if not len(found):
-        raise ValueError("an empty range")
-    return found
-
-
-class KnownFault(BaseModel):
+@dataclass(frozen=True)
+class KnownFault:
     """A row of the table."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True
-    )
 
     package: str
     """As a record names it (see `canary.machine.packages`)."""
-    versions: Annotated[SpecifierSet, BeforeValidator(_range)]
+    versions: SpecifierSet
     """From the first affected version to the one that ended the fault, as PEP 440 writes it."""
-    when: str | None = None
-    """What no record tells, as the end of "if ..."."""
     wrong: str
     """What goes wrong, in one or two sentences."""
     remedy: str
     """What to do, in one sentence."""
-    source: Annotated[str, Field(pattern=r"^https://\S+$")]
+    source: str
     """Where the fault is described."""
+    when: str | None = None
+    """What no record tells, as the end of "if ..."."""
 
     def affects(self, version: str) -> bool | None:
         """Return whether a version has the fault; None for a text that is no version. Local parts
@@ -63,20 +52,13 @@ class KnownFault(BaseModel):
             return None
 
 
-def faults_of(document: Any) -> Mapping[str, KnownFault]:
-    """Return the rows of a parsed table by their names.
-
-    Raises:
-        ValueError: a row is wrong; names its key.
-    """
-    return TypeAdapter(dict[str, KnownFault]).validate_python(document)
-
-
 @cache
 def table() -> Mapping[str, KnownFault]:
-    """Return the table that ships."""
+    """Return the table that ships, by the faults' names."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return faults_of(yaml.load(TABLE.read_text(encoding="utf-8"), loader))
+    rows = yaml.load(TABLE.read_text(encoding="utf-8"), loader)
+    ranges = {name: SpecifierSet(row["versions"]) for name, row in rows.items()}
+    return {name: KnownFault(**row | {"versions": ranges[name]}) for name, row in rows.items()}
 
 
 def known_faults(facts: Facts) -> tuple[Evidence, ...]:

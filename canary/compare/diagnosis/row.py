@@ -41,7 +41,7 @@ class Row:
     `{eos_labels}` a count of the batches on both sides."""
     advice: tuple[str, ...] | Callable[[Facts], tuple[str, ...]]
     """What to look at or to compute. It asks to change only what the comparison saw changed."""
-    strength: float = 0.9
+    strength: float | Callable[[Facts], float] = 0.9
     """Share of such cases that are of this category: 0 to 1."""
     sign: str | Callable[[Facts], str] = ""
     """The count, phase or share of time that it rests on; empty for changes of learning."""
@@ -49,11 +49,6 @@ class Row:
     """Stages that it takes for equal; it is weak if a side did not record one."""
     group: str = ""
     """Of the rows of a group only the first that holds speaks."""
-
-    def __post_init__(self) -> None:
-        """Raise ValueError if the strength is not a share."""
-        if not 0.0 <= self.strength <= 1.0:
-            raise ValueError(f"strength of a row must be 0 to 1, got {self.strength}")
 
     def found(self, facts: Facts) -> Finding | None:
         """Return the finding; None if the row does not hold."""
@@ -63,8 +58,9 @@ class Row:
         words = says.format_map(_Values(f=facts)) if says is self.says else says
         advice = self.advice(facts) if callable(self.advice) else self.advice
         sign = self.sign(facts) if callable(self.sign) else self.sign
+        strength = self.strength(facts) if callable(self.strength) else self.strength
         evidence = tuple(evidence_of(seen))
-        return Finding(self.category, self.strength, words, evidence, advice, sign, self.equal)
+        return Finding(self.category, strength, words, evidence, advice, sign, self.equal)
 
 
 class _Values(dict[str, Any]):

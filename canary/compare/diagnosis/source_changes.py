@@ -151,11 +151,11 @@ def _unchanged_since(folder: Path, run: RunRecord, found: SourceChanges) -> Sour
         began = datetime.fromisoformat(run.timestamp).timestamp()
     except (Unread, ValueError):
         return SourceChanges()
-    return SourceChanges(tuple(f for f in found.files if _changed_before(root / f.path, began)))
 
+    def is_older(path: Path) -> bool:
+        try:
+            return path.lstat().st_mtime <= began + CLOCK_S
+        except OSError:
+            return False
 
-def _changed_before(path: Path, moment: float) -> bool:
-    try:
-        return path.lstat().st_mtime <= moment + CLOCK_S
-    except OSError:
-        return False
+    return SourceChanges(tuple(file for file in found.files if is_older(root / file.path)))

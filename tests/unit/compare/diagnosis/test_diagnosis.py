@@ -10,20 +10,18 @@ from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.compare.heuristics import (
     Diagnosis,
     RegressionCategory,
-    analyze_regression,
     format_suspects_markdown,
 )
-from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.record.exact import EVALUATION_MODE
 from tests.unit.compare.rules.test_update_rules import ADAM
 from tests.unit.comparing import altered, record, records, trained
 from tests.unit.diagnosing import (
     CASES,
     GRAD_NORMS,
     LOSSES,
-    OTHER_HASHES,
+    MODE,
     OTHER_LOSS,
+    OTHER_ROWS,
     TRAJECTORY,
     Change,
     changed,
@@ -31,6 +29,8 @@ from tests.unit.diagnosing import (
     every_micro,
     exact,
     later,
+    ran_in,
+    seen,
     sides,
 )
 
@@ -158,39 +158,37 @@ def test_a_diff_gives_files_and_the_numbers_of_their_new_lines() -> None:
     assert SourceChanges().line_naming("beta") is None
 
 
-def test_analysis_can_be_asked_for_by_itself() -> None:
-    before, after = sides()
-    after = changed(after, (("exact", "memory", "live_tensors"), [3 * s for s in range(12)]))
-    found = compare_to_baseline(after, before, gates=())
-    again = analyze_regression(found, after, before)
-    assert again == found.diagnosis
-    assert again.summary.startswith("memory (")
+def test_evaluation_mode_that_changes_no_loss_is_no_cause() -> None:
+    assert not diagnosed("sft", MODE)[1].suspects
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "words"),
-    [(None, 1, "is in evaluation mode from step 1 on")],
+    ("phase", "name", "step", "category"),
+    [
+        ("", "", 3, "data"),
+        ("evaluation", "evaluate", 2, "data"),
+        ("other", "log_samples", 3, "data"),
+        ("optimizer", "update", 3, "optimizer"),
+    ],
 )
-def test_training_in_evaluation_mode_is_named(was: int | None, now: int | None, words: str) -> None:
-    def compared(*changes: Change) -> Comparison:
+def test_random_numbers_that_an_evaluation_draws_are_no_optimizer(
+    phase: str, name: str, step: int, category: str
+) -> None:
+    """Dropout draws others in the next step. Without dropout nothing is drawn there."""
+    for operators in ({"aten.bernoulli_.float": 4}, {}):
         before, after = sides()
-        for side, step in ((before, was), (after, now)):
-            settings = side.exact["evidence"]["settings"]
-            settings["modules.dropout"] = [0.1]
-            settings |= {} if step is None else {EVALUATION_MODE: step}
-        return compare_to_baseline(changed(after, *changes), before, gates=())
-
-    found = compared(*OTHER_LOSS)
-    suspect = found.diagnosis.top_suspect
-    assert suspect is not None
-    assert suspect.category == "objective"
-    assert words in suspect.description
-    assert any("model.train()" in action for action in suspect.suggested_actions)
-    same = compared().diagnosis.suspects
-    assert not any(words in one.description for one in same), "a model without dropout"
+        after.exact["evidence"]["settings"] |= {} if phase else {"trainer.eval_steps": 1}
+        for side, digest in ((before, "a"), (after, "b")):
+            side.exact["work"]["operators"] |= operators
+            if phase:
+                ran_in(side, phase, name, digest)
+        after = changed(after, *seen("trajectory", losses=later(LOSSES, step)))
+        top = compare_to_baseline(after, before, gates=()).diagnosis.suspects[0]
+        assert top.category == category if operators else top.category != "data"
+        named = f"the sampling of step {step} gets others for the same batch" in top.description
+        assert named == (top.category == "data")
 
 
-MODEL = ("exact", "model")
 NORMS = [1.0 + 0.1 * step for step in range(len(LOSSES))]
 GROUPS_NOW = exact()["model"]["trainable_groups"]
 
@@ -200,20 +198,16 @@ def updates(**seen: Any) -> Change:
     return ("exact", "facts"), {"updates": {"optimizers": [ADAM | seen]}}
 
 
-NONE_TRAINED: list[Change] = [
-    ((*MODEL, "trainable_parameters"), 0),
-    ((*MODEL, "trainable_tensors"), 0),
-    ((*MODEL, "trainable_groups"), {}),
-]
-FEWER: list[Change] = [
-    ((*MODEL, "trainable_tensors"), 26),
-    ((*MODEL, "trainable_parameters"), 300_000),
-    (
-        (*MODEL, "trainable_groups"),
-        {k: v for k, v in GROUPS_NOW.items() if k not in ("model.norm", "model.embed_tokens")}
-        | {"model.layers.*.mlp.up_proj": 2, "base_model.model.lm_head.modules_to_save.default": 1},
-    ),
-]
+NONE_TRAINED = seen("model", trainable_parameters=0, trainable_tensors=0, trainable_groups={})
+LEFT_OUT = ("model.norm", "model.embed_tokens")
+FEWER = seen(
+    "model",
+    trainable_tensors=26,
+    trainable_parameters=300_000,
+    trainable_groups={k: v for k, v in GROUPS_NOW.items() if k not in LEFT_OUT}
+    | {"model.layers.*.mlp.up_proj": 2, "base_model.model.lm_head.modules_to_save.default": 1},
+)
+OTHER_DATA = [*OTHER_ROWS, *every_micro("texts", {"input_ids": ["x", "y"]})]
 SAYS: dict[str, tuple[list[Change], str]] = {
     "nothing trained": (NONE_TRAINED, "No parameter is trainable, so nothing is trained"),
     "fewer trained": (
@@ -222,25 +216,28 @@ SAYS: dict[str, tuple[list[Change], str]] = {
         "model.norm. Newly trained: lm_head.modules_to_save (403,104 -> 300,000 trainable",
     ),
     "one group not updated": (
-        [
-            (("exact", "first_update", "delta_norm"), 0.2),
-            (("exact", "first_update", "tensors_changed"), 28),
-            (("exact", "first_update", "tensors_unchanged"), ["model.norm.weight"]),
-        ],
+        seen("first_update", tensors_changed=28, tensors_unchanged=["model.norm.weight"]),
         "The first update no longer changes model.norm.weight",
     ),
     "gradients kept": (
         [((*TRAJECTORY, "grad_norms"), later(GRAD_NORMS, 2, 1.9)), updates(left=11, emptied=0)],
         "gradient of step 2 adds to that of the step before: it is not set to zero in between",
     ),
-    "sizes kept": (
+    "evaluation mode": ([MODE, *OTHER_LOSS], "is in evaluation mode from step 1 on"),
+    "sizes kept": (OTHER_DATA, "The batches have the same sizes, but other tokens."),
+    "another data set": (
         [
-            *OTHER_HASHES,
-            *every_micro("rows", {"input_ids": ["x", "y"]}),
-            *every_micro("texts", {"input_ids": ["x", "y"]}),
-            *OTHER_LOSS,
+            *OTHER_DATA,
+            (("exact", "data", "rows"), 180),
+            *every_micro("shapes", {"input_ids": [4, 200]}),
+            *every_micro("input_tokens", lambda tokens: tokens + 50),
         ],
-        "The batches have the same sizes, but other tokens",
+        "longer: 3,341 -> 4,541 tokens. The data set is another one too, or is prepared in another "
+        "way (rows 2000 -> 180)",
+    ),
+    "another data file": (
+        [*OTHER_DATA, (("config", "dataset_name"), "b.jsonl")],
+        "The data comes from another source: dataset_name embedded/tasks -> b.jsonl",
     ),
 }
 

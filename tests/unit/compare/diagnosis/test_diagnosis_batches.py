@@ -15,13 +15,17 @@ from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.named import Named
 from canary.training.exact.fingerprints import special_ids, tokenizer_of
 from tests.unit.diagnosing import (
+    LOSSES,
     OTHER,
     OTHER_HASHES,
     OTHER_LOSS,
+    OTHER_ROWS,
     Change,
     changed,
     every_micro,
     exact,
+    later,
+    seen,
     sides,
 )
 
@@ -33,10 +37,10 @@ def pair_of(seed: int, rows: int = 4) -> dict[str, torch.Tensor]:
     return {"0": words[:, :-1], "1": words[:, 1:]}
 
 
-def against(before: list[Any], after: list[Any]) -> Suspect:
+def against(before: list[Any], after: list[Any], *losses: Change) -> Suspect:
     """Records whose batches are these, a micro-batch a step."""
     baseline, current = sides()
-    current = changed(current, *OTHER_LOSS)
+    current = changed(current, *(losses or OTHER_LOSS))
     for side, batches in ((baseline, before), (current, after)):
         side.exact["batches"] = [[describe_batch(batch, None)] for batch in batches]
     top = compare_to_baseline(current, baseline, gates=()).diagnosis.top_suspect
@@ -49,6 +53,39 @@ def test_tuples_of_another_seed_are_other_rows_and_not_other_labels() -> None:
     assert top.category == "data"
     assert "different sequences" in top.description
     assert "labels" not in top.description
+
+
+def padded(seed: int) -> dict[str, torch.Tensor]:
+    """Four rows, of which two are shorter."""
+    torch.manual_seed(seed)
+    ids = torch.randint(5, 60, (4, 8 + seed % 6))
+    present = torch.ones_like(ids)
+    present[2:, -2:] = 0
+    labels = ids.where(present.bool(), -100)
+    return {"input_ids": ids, "attention_mask": present, "labels": labels}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"), [(1, 1, "covers the padding too"), (0, 0, "covers fewer positions")]
+)
+def test_a_mask_of_the_same_ids_is_no_other_length(first: int, last: int, words: str) -> None:
+    batches, now = [*map(padded, range(6))], [*map(padded, range(6))]
+    for batch in now:
+        batch["attention_mask"][:, 0], batch["attention_mask"][:, -2:] = first, last
+    top = against(batches, now)
+    assert (top.category, words in top.description) == ("data", True)
+    assert "sequences" not in top.description
+
+
+def test_batches_that_part_after_equal_steps_are_said_to_with_the_step() -> None:
+    batches = [*map(padded, range(6))]
+    for other, words in (
+        ([*batches[:3], *batches[4:], batches[3]], "sequences come in another order from step 4"),
+        ([*batches[:3], *map(padded, range(16, 19))], "different sequences, from step 4 on"),
+    ):
+        said = against(batches, other, *seen("trajectory", losses=later(LOSSES, 4))).description
+        assert words in said
+        assert "Other code may have drawn random numbers before" in said
 
 
 def accumulated(times: int) -> RunRecord:
@@ -123,9 +160,6 @@ def test_scores_that_are_new_in_a_batch_differ() -> None:
     assert compare_to_baseline(after, before, gates=()).check("batches").status == "changed"
 
 
-OTHER_ROWS = every_micro("rows", {"input_ids": ["x", "y"]})
-
-
 def without_eos(others: int = 0) -> list[Change]:
     """No EOS in any micro-batch, and so many other tokens less."""
     assert {m.get("eos_labels") for step in exact()["batches"] for m in step}, "the example has EOS"
@@ -157,7 +191,7 @@ def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(
         changed(side, *every_micro("texts", {}), (("exact", "data"), {"rows": 200}))
         for side in sides()
     )
-    after = changed(after, *OTHER_HASHES, *OTHER_ROWS, *without_eos(others), *OTHER_LOSS)
+    after = changed(after, *OTHER_ROWS, *without_eos(others))
     found = compare_to_baseline(after, before, gates=())
     top = found.diagnosis.top_suspect
     assert top is not None
@@ -214,14 +248,14 @@ def test_bos_that_went_with_many_other_tokens_is_a_part_of_lost_text(
 def test_what_failed_speaks_before_what_differs_beside_it() -> None:
     """A broken rule of clipping, and kept tensors, each beside a little more work."""
     optimizer = {"updates": 11, "backwards": [2] * 11, "clips_before": 11, "clips_between": 10}
-    norm = (("exact", "first_gradient", "total"), 2.0)
+    norm = seen("first_gradient", total=2.0)
     facts = (("exact", "facts"), {"updates": {"optimizers": [optimizer]}})
-    work = (("exact", "work", "operator_total"), exact()["work"]["operator_total"] + 30)
+    work = seen("work", operator_total=exact()["work"]["operator_total"] + 30)
     memory = [{"start_bytes": 0, "live_bytes": [size << 20] * 12} for size in (100, 130)]
     before, now = sides()
-    clipped = compare_to_baseline(changed(now, norm, facts, work), before, gates=())
+    clipped = compare_to_baseline(changed(now, *norm, facts, *work), before, gates=())
     kept = compare_to_baseline(
-        changed(now, work, (("exact", "memory"), memory[1])),
+        changed(now, *work, (("exact", "memory"), memory[1])),
         changed(before, (("exact", "memory"), memory[0])),
         gates=(),
     )

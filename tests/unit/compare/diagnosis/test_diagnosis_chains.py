@@ -15,7 +15,7 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from tests.unit.comparing import plain, records
-from tests.unit.diagnosing import LOSSES, TRAJECTORY, WORK, Change, changed, later, sides
+from tests.unit.diagnosing import LOSSES, TRAJECTORY, WORK, Change, changed, later, seen, sides
 
 STEP_S = {"data": 0.0018, "forward": 0.03, "backward": 0.04, "optimizer": 0.006, "other": 0.003}
 
@@ -62,11 +62,8 @@ def test_a_pass_over_the_dataset_before_the_steps_does_not_explain_a_slow_collat
     assert {"tokenization", "dataloader"} <= {s.category for s in found.diagnosis.suspects}
 
 
-OPERATORS: list[Change] = [(("exact", "work", "operator_total"), 2 * WORK["operator_total"])]
-FILES: list[Change] = [
-    (("exact", "calls", "files_opened"), 70),
-    (("exact", "calls", "bytes_written"), 50_000_000),
-]
+OPERATORS = seen("work", operator_total=2 * WORK["operator_total"])
+FILES = seen("calls", files_opened=70, bytes_written=50_000_000)
 CHAINS: dict[str, tuple[str, dict[str, float], list[Change]]] = {
     "a collator that writes files": ("io", {"data": 0.05}, FILES),
     "operators of a collator": ("dataloader", {"data": 0.05}, OPERATORS),
@@ -74,13 +71,13 @@ CHAINS: dict[str, tuple[str, dict[str, float], list[Change]]] = {
     "exchanges that bring operators": (
         "communication",
         {"backward": 0.08},
-        [(("exact", "work", "collectives"), 9), *OPERATORS],
+        [*seen("work", collectives=9), *OPERATORS],
     ),
     "tensors kept, and so a higher peak": (
         "memory",
         {"other": 0.02},
         [
-            (("exact", "memory", "live_tensors"), [100 + 2 * step for step in range(12)]),
+            *seen("memory", live_tensors=[100 + 2 * step for step in range(12)]),
             (("perf", "max_mem_mb"), 2000.0),
         ],
     ),

@@ -6,25 +6,25 @@ import pytest
 
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.record.exact import FileCode
 from tests.unit.diagnosing import (
-    GRADIENT,
     LOSSES,
     OTHER_LOSS,
     TOTAL,
-    TRAJECTORY,
     Change,
     changed,
+    ran_in,
+    seen,
     sides,
 )
 
 NO_BATCHES: Change = (("exact", "batches"), [])
-NO_LOSSES: list[Change] = [
-    (("exact", "first_loss"), {"loss": None, "micro_losses": []}),
-    ((*TRAJECTORY, "losses"), [None] * len(LOSSES)),
+NO_LOSSES = [
+    *seen("first_loss", loss=None, micro_losses=[]),
+    *seen("trajectory", losses=[None] * len(LOSSES)),
 ]
-OTHER_GRADIENT: list[Change] = [((*GRADIENT, "total"), 1.2 * TOTAL)]
-OTHER_UPDATE: list[Change] = [(("exact", "first_update", "delta_norm"), 0.2)]
+NO_GRADIENT = seen("first_gradient", total=None, groups={})
+OTHER_GRADIENT = seen("first_gradient", total=1.2 * TOTAL)
+OTHER_UPDATE = seen("first_update", delta_norm=0.2)
 
 
 def compared(both: list[Change], current: list[Change]) -> Comparison:
@@ -38,12 +38,7 @@ def compared(both: list[Change], current: list[Change]) -> Comparison:
     [
         ([NO_BATCHES], OTHER_LOSS, "batches", "same batch"),
         (NO_LOSSES, OTHER_GRADIENT, "the loss of step 1", "loss is the same"),
-        (
-            [((*GRADIENT, "total"), None), ((*GRADIENT, "groups"), {})],
-            OTHER_UPDATE,
-            "the gradient of step 1",
-            "same gradient",
-        ),
+        (NO_GRADIENT, OTHER_UPDATE, "the gradient of step 1", "same gradient"),
     ],
 )
 def test_what_neither_side_recorded_is_not_called_equal(
@@ -72,8 +67,7 @@ def test_where_no_row_is_likely_the_changed_code_that_ran_tells_the_kind(
 ) -> None:
     before, after = sides()
     for side, digest in ((before, "a"), (after, "b")):
-        file: FileCode = {"ran": {phase: "7-9"}, "functions": {"step": (7, 9, digest)}}
-        side.exact["code"] = {"noted": "lines", "files": {"train.py": file}}
+        ran_in(side, phase, "step", digest)
     changes = (changed(after, *both, *current), changed(before, *both))
     top = compare_to_baseline(*changes, gates=()).diagnosis.suspects[0]
     assert (top.category, top.confidence) == (category, 0.5)
