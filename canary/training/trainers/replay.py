@@ -24,7 +24,7 @@ import torch
 from canary.errors import InputError, RunFailed
 from canary.record import jsonio
 from canary.record.ranks import rank_path
-from canary.training.collectors.aside import kept_random, random_states, uncounted
+from canary.training.collectors.aside import Wrapping, kept_random, random_states, uncounted
 from canary.training.collectors.batches import unmasked
 from canary.training.trainers.on_policy import OnPolicyCheck, prompts_of, setting_of
 
@@ -63,13 +63,14 @@ def completions_of(
         watch = OnPolicyCheck(trainer, model, lambda: _Stream(seed).drawn(), look_steps)
     if replay:
         path = rank_path(Path(replay), rank)
-        _wrap(model, _Replay(model, read(path), path.name, watch))
+        Wrapping().wrap(model, "generate", _Replay(model, read(path), path.name, watch))
         notes.append("completions were replayed from a recording, not sampled")
         yield watch
         return
     assert record
     sampled: Completions = defaultdict(list)
-    _wrap(model, functools.partial(_recorded, model, _Stream(seed), sampled, watch))
+    recorded = functools.partial(_recorded, model, _Stream(seed), sampled, watch)
+    Wrapping().wrap(model, "generate", recorded)
     notes.append("completions were recorded as they were sampled")
     yield watch
     write(rank_path(Path(record), rank), sampled)
@@ -108,16 +109,6 @@ def _samples(trainer: Any) -> bool:
     """Return whether the trainer trains on what its model generates."""
     names = {base.__name__ for base in type(trainer).__mro__}
     return hasattr(trainer, "_generate_and_score_completions") or "PPOTrainer" in names
-
-
-def _wrap(model: Any, generate: Callable[..., Any]) -> None:
-    original = model.generate
-
-    @functools.wraps(original)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        return generate(original, *args, **kwargs)
-
-    model.generate = called
 
 
 class _Stream:
