@@ -121,8 +121,7 @@ def describe_data(trainer: Any) -> Data:
         if hasattr(dataset, "column_names") and isinstance(dataset, Iterable):
             facts["dataset_sha256"] = dataset_fingerprint(dataset)
     tokenizer = tokenizer_of(trainer)
-    if tokenizer is not None:
-        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
     if hasattr(tokenizer, "get_vocab"):
         facts["tokenizer"] = tokenizer_fingerprint(tokenizer)
     return facts

@@ -12,7 +12,7 @@ from datasets import Dataset
 from canary.errors import ConfigError, InputError, RunFailed
 from canary.inputs.embedded import EMBEDDED_DATA
 from canary.inputs.embedded.scoring import score
-from canary.training.plugins import NamedCall, explained, load_callable
+from canary.training.plugins import NamedCall, explained, load_callable, refused
 
 if TYPE_CHECKING:
     from canary.protocol.spec import WorkloadSpec
@@ -114,11 +114,8 @@ class NamedReward(NamedCall):
         return values
 
     def _refused(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"{self.key} '{self.path}' {what}",
-            "return a list with one finite number, or None, for each completion",
-            key=self.key,
-        )
+        hint = "return a list with one finite number, or None, for each completion"
+        return refused(self.key, self.path, what, hint)
 
 
 def _is_number(value: Any) -> bool:

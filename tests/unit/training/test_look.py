@@ -315,7 +315,7 @@ def plain_sums(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 @pytest.mark.parametrize(
     "part",
     [
-        "exact.signals.own_loss",
+        "exact.signals.own_method",
         "exact.signals.describe_model",
         "exact.signals.describe_batch",
         "exact.signals.gradient_norms",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -117,7 +116,10 @@ def rollout_metrics(
         "reference_logprobs": rollout.reference_logprobs,
     }
     columns = of_rows | {name: kept(value, mask).sum(dim=1) for name, value in of_tokens.items()}
-    table = every_row(columns)
+    # The rows of all ranks, as float64 on the host; each rank must have as many rows.
+    local = torch.stack([column.float() for column in columns.values()], dim=1)
+    whole = gather(local).cpu().double()
+    table = dict(zip(columns, whole.unbind(dim=1), strict=True))
     tokens = table["completion_length"].sum()
     found = {name: table[name].mean() for name in of_rows}
     found |= {name: table[name].sum() / tokens for name in of_tokens}
@@ -136,14 +138,6 @@ def moments_of_ranks(values: torch.Tensor, mask: torch.Tensor, accelerator: Any)
     mean = total / count
     squares = accelerator.reduce(kept(values - mean, mask).square().sum(), "sum")
     return Moments(mean, squares / (count - 1).clamp(min=1))
-
-
-def every_row(columns: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return each column, (rows,), with the rows of all ranks, as float64 on the host. One gather
-    serves all columns; each rank must have as many rows."""
-    local = torch.stack([column.float() for column in columns.values()], dim=1)
-    table = gather(local).cpu().double()
-    return dict(zip(columns, table.unbind(dim=1), strict=True))
 
 
 def largest(value: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -166,22 +165,15 @@ class Reference:
     """The reference model: a frozen copy of the policy, or the policy without its adapter."""
 
     def __init__(self, copy: Any | None, policy: Any) -> None:
-        self._policy = policy if copy is None else None
+        self._policy: Any = policy if copy is None else None
         self._language_model = LanguageModel(policy if copy is None else copy)
-
-    @contextlib.contextmanager
-    def _switched_off(self) -> Iterator[None]:
-        if self._policy is None:
-            yield
-        else:
-            with self._policy.disable_adapter():
-                yield
 
     def logprobs(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
     ) -> torch.Tensor:
         """Return (rows, length): log-probabilities of the last `length` tokens of each row."""
-        with torch.no_grad(), self._switched_off():
+        off = contextlib.nullcontext() if self._policy is None else self._policy.disable_adapter()
+        with torch.no_grad(), off:
             found, _, _ = self._language_model(input_ids, attention_mask, length, request)
         assert found is not None
         return found
