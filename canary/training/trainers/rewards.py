@@ -51,17 +51,12 @@ def match_reward(
     completions: list[Completion], answer: list[object], **_columns: Any
 ) -> list[float | None]:
     """Return 1 if the completion is the answer, CONTAINED_REWARD if it contains it, else 0."""
-    pairs = zip(completions, answer, strict=True)
-    return [
-        _match(completion_text(completion).strip(), str(right).strip())
-        for completion, right in pairs
-    ]
-
-
-def _match(text: str, right: str) -> float:
-    if text == right:
-        return 1.0
-    return CONTAINED_REWARD if right and right in text else 0.0
+    found: list[float | None] = []
+    for completion, right in zip(completions, answer, strict=True):
+        text, wanted = completion_text(completion).strip(), str(right).strip()
+        contained = CONTAINED_REWARD if wanted and wanted in text else 0.0
+        found.append(1.0 if text == wanted else contained)
+    return found
 
 
 def completion_text(completion: Completion) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -131,11 +131,6 @@ class Rollout:
         return torch.cat([self.prompt_mask, self.completion_mask.to(self.prompt_mask)], dim=1)
 
 
-def micro_batches(rows: int, size: int) -> Iterator[slice]:
-    """Yield slices of `size` rows; the last one may be shorter."""
-    return (slice(start, start + size) for start in range(0, rows, size))
-
-
 @dataclass(frozen=True)
 class Sampling:
     """How completions are sampled: with a temperature, but without top-k or top-p."""
@@ -172,7 +167,9 @@ class Sampling:
 def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
     """Sample one completion for each prompt."""
     found = []
-    for rows in micro_batches(len(prompts.ids), sampling.rows_at_once or len(prompts.ids)):
+    at_once = sampling.rows_at_once or len(prompts.ids)
+    for start in range(0, len(prompts.ids), at_once):
+        rows = slice(start, start + at_once)
         ids, mask = prompts.ids[rows], prompts.mask[rows]
         if sampling.width is None:
             most = int(mask.sum(dim=1).max())
