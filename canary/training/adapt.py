@@ -141,8 +141,7 @@ def settings(
 def _name_here(name: str, known: frozenset[str]) -> str | None:
     """Return the installed version's name of a setting, given by any version's name. Prefers the
     newest name if the class has both."""
-    newer = {old: new for new, old in OTHER_NAMES.items()}
-    newest = newer.get(name, name)
+    newest = newest_name(name)
     return next((here for here in (newest, OTHER_NAMES.get(newest)) if here in known), None)
 
 

@@ -95,25 +95,19 @@ def rollout_metrics(
     `score` is that of the reward model or functions; `reward` and `reward_std` are of scores minus
     the penalty for a missing EOS. `kl`, `entropy`, `values_mean`, `logprobs` and
     `reference_logprobs` are means per token; `kl_sequence` is the mean per completion."""
-    rollout, mask = collected.rollout, collected.rollout.completion_mask
-    assert rollout.raw_scores is not None
-    assert rollout.scores is not None
-    assert rollout.values is not None
-    assert rollout.entropy is not None
-    assert rollout.logprobs is not None
-    assert rollout.reference_logprobs is not None
+    known, mask = collected.rollout.tensors(), collected.rollout.completion_mask
     of_rows = {
-        "score": rollout.raw_scores,
-        "reward": rollout.scores,
+        "score": known["raw_scores"],
+        "reward": known["scores"],
         "completion_length": mask.sum(dim=1),
-        "eos_rate": rollout.ended(eos_id),
+        "eos_rate": collected.rollout.ended(eos_id),
     }
     of_tokens = {
         "kl": collected.kl,
-        "entropy": rollout.entropy,
-        "values_mean": rollout.values,
-        "logprobs": rollout.logprobs,
-        "reference_logprobs": rollout.reference_logprobs,
+        "entropy": known["entropy"],
+        "values_mean": known["values"],
+        "logprobs": known["logprobs"],
+        "reference_logprobs": known["reference_logprobs"],
     }
     columns = of_rows | {name: kept(value, mask).sum(dim=1) for name, value in of_tokens.items()}
     # The rows of all ranks, as float64 on the host; each rank must have as many rows.

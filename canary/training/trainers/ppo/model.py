@@ -35,11 +35,6 @@ class Request:
     whole: bool = False
 
 
-def positions(attention_mask: torch.Tensor) -> torch.Tensor:
-    """Return (rows, tokens): each token's place in its sequence, however it is padded."""
-    return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
-
-
 class LanguageModel:
     """Computes log-probabilities and last hidden states of a causal model, also with adapters."""
 
@@ -72,18 +67,17 @@ class LanguageModel:
         finally:
             self._whole.train(training)
 
-    def _inputs(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> dict[str, Any]:
-        inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
-        if self._takes_positions:
-            inputs["position_ids"] = positions(attention_mask)
-        return inputs | {"use_cache": False}
-
     def __call__(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
     ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
         """Return (log-probabilities, hidden states, entropy) of the last `length` tokens of each
         row. A token's probability and value come from the hidden state before it."""
-        inputs = self._inputs(input_ids, attention_mask)
+        inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if self._takes_positions:
+            # Each token's place in its sequence, however it is padded.
+            places = attention_mask.long().cumsum(dim=1) - 1
+            inputs["position_ids"] = places.clamp(min=0)
+        inputs["use_cache"] = False
         if self._splits:
             hidden = self._trunk(**inputs).last_hidden_state
         else:
