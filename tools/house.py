@@ -37,7 +37,7 @@ LIMITS = {
     "lines of canary/report": 4_250,
     "lines of canary/runner": 2_620,
     "lines of canary/serve": 1_000,
-    "lines of canary/training": 18_360,
+    "lines of canary/training": 17_990,
     "lines of canary/trends": 1_230,
     "files too long": 0,
     "functions too long": 0,

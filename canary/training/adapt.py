@@ -118,7 +118,11 @@ def settings(
     Adds a line to `notes` for each setting that the class does not have.
     """
     known = field_names(config_class)
-    found = _older_defaults(known, wanted)
+    found: dict[str, Any] = {}
+    if "max_prompt_length" in known:
+        # Older trainers truncate prompts: the canary already did. CPO wants it below max_length.
+        longest = wanted.get("max_length")
+        found["max_prompt_length"] = longest and longest - 1
     for name, value in wanted.items():
         here = _name_here(name, known)
         if here is not None:
@@ -137,17 +141,8 @@ def settings(
 def _name_here(name: str, known: frozenset[str]) -> str | None:
     """Return the installed version's name of a setting, given by any version's name. Prefers the
     newest name if the class has both."""
-    newer = {old: new for new, old in OTHER_NAMES.items()}
-    newest = newer.get(name, name)
+    newest = newest_name(name)
     return next((here for here in (newest, OTHER_NAMES.get(newest)) if here in known), None)
-
-
-def _older_defaults(known: frozenset[str], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a prompt length for older trainers, which truncate prompts: the canary already did."""
-    if "max_prompt_length" not in known:
-        return {}
-    longest = wanted.get("max_length")
-    return {"max_prompt_length": longest and longest - 1}  # CPO wants it below max_length
 
 
 def _value_for(config_class: type[Any], name: str, value: Any) -> Any:
@@ -204,11 +199,11 @@ def reward_rows(rows: Dataset, config_class: type[Any], notes: list[str]) -> Dat
     )
     if "prompt" not in rows.column_names:
         return rows
-    return rows.map(_with_prompt, remove_columns=["prompt"])
 
+    def with_prompt(row: dict[str, Any]) -> dict[str, Any]:
+        return {side: row["prompt"] + row[side] for side in ("chosen", "rejected")}
 
-def _with_prompt(row: dict[str, Any]) -> dict[str, Any]:
-    return {side: row["prompt"] + row[side] for side in ("chosen", "rejected")}
+    return rows.map(with_prompt, remove_columns=["prompt"])
 
 
 def dtype_option(dtype: torch.dtype) -> dict[str, torch.dtype]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 import random
 import sys
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
+
+from canary.training.collectors.aside import Wrapping
 
 if TYPE_CHECKING:
     from canary.protocol.job import Variation
@@ -37,26 +38,19 @@ class Pair:
         self._variation = variation or {}
         if "workers" not in self._variation:
             return
-        begins, fetches = DataLoader.__iter__, _MapDatasetFetcher.fetch
-
-        @functools.wraps(begins)
-        def begin(loader: Any) -> Any:
-            self._change(loader, self._variation["workers"])
-            return begins(loader)
-
-        @functools.wraps(fetches)
-        def fetch(fetcher: Any, indices: Any) -> Any:
-            before = None if self._draws else _random_numbers()
-            rows = fetches(fetcher, indices)
-            self._draws |= before is not None and before != _random_numbers()
-            return rows
-
-        DataLoader.__iter__ = begin  # type: ignore[method-assign]
+        Wrapping().wrap(DataLoader, "__iter__", self._around_iter)
         if not self._variation["workers"]:
             # In a worker, another process sees it.
-            _MapDatasetFetcher.fetch = fetch
+            Wrapping().wrap(_MapDatasetFetcher, "fetch", self._around_fetch)
 
-    def _change(self, loader: Any, workers: int) -> None:
+    def _around_fetch(self, original: Any, fetcher: Any, indices: Any) -> Any:
+        before = None if self._draws else _random_numbers()
+        rows = original(fetcher, indices)
+        self._draws |= before is not None and before != _random_numbers()
+        return rows
+
+    def _around_iter(self, original: Any, loader: Any) -> Any:
+        workers = self._variation["workers"]
         self._loaders += 1
         self._is_iterable |= isinstance(loader.dataset, IterableDataset)
         # A loader forbids to set some of these after its beginning.
@@ -65,6 +59,7 @@ class Pair:
         vars(loader)["prefetch_factor"] = PREFETCHED if workers else None
         if not workers:
             vars(loader)["timeout"] = 0
+        return original(loader)
 
     def vary(self, trainer: Any, folder: Path) -> None:
         """Let a transformers Trainer save a checkpoint into a folder, if it is to."""

@@ -134,6 +134,11 @@ def _place(error: Exception) -> str:
     return f" (at {frame.filename}:{frame.lineno})"
 
 
+def refused(key: str, path: str, what: str, hint: str) -> ConfigError:
+    """Return the error for the user's code at `path`; `what`: what it did or is."""
+    return ConfigError(f"{key} '{path}' {what}", hint, key=key)
+
+
 class NamedCall:
     """A user's function whose errors name its config key and path."""
 
@@ -156,11 +161,8 @@ def formatting_function(spec: WorkloadSpec) -> Callable[[dict[str, Any]], str] |
     def text_of(row: dict[str, Any]) -> str:
         text = call(ConfigError, key, path, function, row)
         if not isinstance(text, str):
-            raise ConfigError(
-                f"{key} '{path}' returned a {type(text).__name__} for a row",
-                "return the row's text",
-                key=key,
-            )
+            what = f"returned a {type(text).__name__} for a row"
+            raise refused(key, path, what, "return the row's text")
         return text
 
     return text_of
@@ -194,11 +196,9 @@ def _callback(path: str) -> TrainerCallback:
     if not isinstance(found, TrainerCallback):
         found = call(ConfigError, key, path, load_callable(key, path))
     if not isinstance(found, TrainerCallback):
-        raise ConfigError(
-            f"{key} '{path}' gives a {type(found).__name__} instead of a TrainerCallback",
-            "name a subclass of transformers.TrainerCallback, or a function that returns one",
-            key=key,
-        )
+        what = f"gives a {type(found).__name__} instead of a TrainerCallback"
+        hint = "name a subclass of transformers.TrainerCallback, or a function that returns one"
+        raise refused(key, path, what, hint)
     return found
 
 
@@ -211,8 +211,5 @@ def model_from_factory(spec: WorkloadSpec) -> PreTrainedModel:
     model = call(ConfigError, key, path, load_callable(key, path), spec)
     if isinstance(model, PreTrainedModel) or hasattr(model, "peft_config"):
         return model
-    raise ConfigError(
-        f"{key} '{path}' returned a {type(model).__name__} instead of a PreTrainedModel",
-        "return a transformers model (or a PeftModel)",
-        key=key,
-    )
+    what = f"returned a {type(model).__name__} instead of a PreTrainedModel"
+    raise refused(key, path, what, "return a transformers model (or a PeftModel)")

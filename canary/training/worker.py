@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     """Run the job named on the command line. Return 0 if the training completed."""
     started = time.perf_counter()
     die_with_parent()
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     job = Job.read(Path(arguments[0]))
     RAN.begin(str(Path(job.result_file).parent), trains=True)
     launch = None
@@ -80,10 +80,6 @@ def exit_fast(code: int) -> NoReturn:
         with contextlib.suppress(OSError):
             stream.flush()
     os._exit(code)
-
-
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _train(job: Job, launch: TrainingLaunch) -> Result:

@@ -4,8 +4,6 @@ rows of a launch. Imports torch at first use."""
 from __future__ import annotations
 
 import functools
-import sys
-import traceback
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,13 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 from canary.config.output import OUTPUT_DIR
 from canary.errors import UsageError
 from canary.record.alert import SEVERITIES, Alert, Severity
-from canary.training.anomaly.detectors.batch_size import BatchSizeDetector
 from canary.training.anomaly.detectors.common import Detector
-from canary.training.anomaly.detectors.convergence import ConvergenceDetector, LossSpikeDetector
 from canary.training.anomaly.detectors.gradient import FiniteDetector, GradientDetector
-from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
-from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
-from canary.training.anomaly.detectors.rlhf import RLHFDetector
+from canary.training.anomaly.detectors.knobs import BatchSizeDetector, LearningRateDetector
+from canary.training.anomaly.detectors.loss import ConvergenceDetector
+from canary.training.anomaly.detectors.online import (
+    CalibrationDetector,
+    RewardDriftDetector,
+    RLHFDetector,
+)
 from canary.training.anomaly.hooks import (
     ALERTS_FILE,
     AlertLog,
@@ -28,7 +28,7 @@ from canary.training.anomaly.hooks import (
     Handler,
     StopTraining,
     call_all,
-    stop_for,
+    say_failed,
 )
 from canary.training.anomaly.observation import Observation, from_row
 
@@ -96,7 +96,6 @@ class AdvancedAnomalyDetector:
             _build("learning_rate", LearningRateDetector, learning_rate),
             _build("batch_size", BatchSizeDetector, batch_size),
             _build("convergence", ConvergenceDetector, convergence),
-            LossSpikeDetector(),
             _build("reward_drift", CalibrationDetector, drift),
             RewardDriftDetector(**only_drift),
             _build("rlhf", RLHFDetector, rlhf),
@@ -216,7 +215,12 @@ class AdvancedAnomalyDetector:
             call_all(tuple(self._listeners), alerts, step)
             for alert in alerts:
                 if self.stop_on is not None and alert.at_least(self.stop_on):
-                    raise stop_for(alert)
+                    raise StopTraining(
+                        f"stopped at step {alert.step} by {alert.type} ({alert.severity}): "
+                        f"{alert.message}",
+                        "read all alerts in alerts.jsonl; run without --stop-on to continue "
+                        "despite alerts",
+                    )
         except StopTraining:
             self._log.write_summary()
             raise
@@ -233,13 +237,8 @@ class AdvancedAnomalyDetector:
                 found += seen
             except Exception as error:  # noqa: BLE001 - a user's detector may raise anything
                 self.detectors.remove(detector)
-                print(
-                    f"canary: {type(detector).__name__} failed at step {observation.step} and is "
-                    f"now disabled: {type(error).__name__}: {error}",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                traceback.print_exc()
+                name, step = type(detector).__name__, observation.step
+                say_failed(f"{name} failed at step {step} and is now disabled", error)
         return found
 
     def add_listener(self, listener: Handler) -> None:

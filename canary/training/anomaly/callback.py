@@ -59,7 +59,9 @@ class AnomalyCallback(TrainerCallback):
         self.stopped = None
         self._wrapping.undo()
         self._clear()
-        trainer = next(one for one in living(Trainer) if self in _callbacks_of(one))
+        # A trainer whose making failed has no handler.
+        handlers = ((one, getattr(one, "callback_handler", None)) for one in living(Trainer))
+        trainer = next(one for one, handler in handlers if handler and self in handler.callbacks)
         self._metrics, self._trackers = StepMetrics(trainer), Trackers(trainer)
         self._wrapping.wrap(trainer, "training_step", self._around_training_step)
         self._wrapping.wrap(trainer, "log", self._around_log)
@@ -139,9 +141,3 @@ class AnomalyCallback(TrainerCallback):
             self.detector.remove_listener(listen)
         if found and self._trackers:
             self._trackers.log(state.global_step, tracked(found))
-
-
-def _callbacks_of(trainer: Any) -> list[Any]:
-    """Return a trainer's callbacks; none of one whose making failed."""
-    handler = getattr(trainer, "callback_handler", None)
-    return [] if handler is None else list(handler.callbacks)

@@ -91,14 +91,6 @@ class StopTraining(CanaryError):
     """Ends the training. Raised by a handler, or for an alert at least as severe as `stop_on`."""
 
 
-def stop_for(alert: Alert) -> StopTraining:
-    """Return the exception that ends the training because of `alert`."""
-    return StopTraining(
-        f"stopped at step {alert.step} by {alert.type} ({alert.severity}): {alert.message}",
-        "read all alerts in alerts.jsonl; run without --stop-on to continue despite alerts",
-    )
-
-
 class ProfilerRegistry:
     """Handlers of alerts. There is one hook: `anomaly_detection`."""
 
@@ -158,12 +150,15 @@ def call_all(handlers: Sequence[Handler], alerts: list[Alert], step: int) -> Non
             stop = stop or wanted
         except Exception as error:  # noqa: BLE001 - a user's handler may raise anything
             name = getattr(handler, "__qualname__", type(handler).__name__)
-            print(
-                f"canary: the anomaly handler {name} failed at step {step}, training continues: "
-                f"{type(error).__name__}: {error}",
-                file=sys.stderr,
-                flush=True,
+            say_failed(
+                f"the anomaly handler {name} failed at step {step}, training continues", error
             )
-            traceback.print_exc()
     if stop is not None:
         raise stop
+
+
+def say_failed(what: str, error: Exception) -> None:
+    """Print the error of a user's code that is being handled, with its frames."""
+    text = f"canary: {what}: {type(error).__name__}: {error}"
+    print(text, file=sys.stderr, flush=True)
+    traceback.print_exc()

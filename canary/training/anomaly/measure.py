@@ -14,10 +14,9 @@ from canary.training.anomaly.observation import Agreement, Observation, Sample, 
 from canary.training.collectors.clock import DeferredScalars
 from canary.training.exact.parameters import local
 
-FAR_BEHIND = 64
-"""Steps that may wait for their numbers; a device never lags so far."""
 Scalar: TypeAlias = torch.Tensor | float
-OF_POLICY = ("kl", "entropy", "clip_fraction")
+NUMBERS = ("loss", "grad_norm", "kl", "entropy", "clip_fraction")
+OF_PREDICTIONS = ("error", "centred_error", "centred_std", "square")
 
 
 class Measure:
@@ -43,35 +42,34 @@ class Measure:
         learning_rate: Any,
     ) -> list[Observation]:
         """Begin to read one step. Return the observations whose numbers have arrived. `numbers`:
-        those of the step by their names in `Observation`, or None; `learning_rate`: set if the
-        optimizer already has that of the next step."""
+        `NUMBERS` of the step, or None; `learning_rate`: set if the optimizer already has that of
+        the next step."""
         known = {name: value for name, value in numbers.items() if value is not None}
         if "grad_norm" not in known and model is not None:
             norm = gradient_norm(model.parameters())
             known |= {} if norm is None else {"grad_norm": norm}
         scalars = {name: _scalar(value, name) for name, value in known.items()}
-        counts = _samples(rewards, predictions, scalars)
+        of_samples, count = _samples(rewards, predictions)
         of_groups, peaks = rates_of(optimizer)
         if learning_rate is not None:
             of_groups = (_scalar(learning_rate, "learning_rate"),)
-        scalars |= {f"rate{place}": rate for place, rate in enumerate(of_groups)}
+        scalars |= of_samples | {f"rate{place}": rate for place, rate in enumerate(of_groups)}
         scalars |= {f"metric:{name}": _scalar(value, name) for name, value in metrics.items()}
-        wall = self._since_last_call()
+        now, last = time.perf_counter(), self._last_call
+        self._last_call = now
 
         def observed(values: dict[str, float]) -> Observation:
             return Observation(
                 step=step,
-                loss=values.get("loss"),
-                grad_norm=values.get("grad_norm"),
                 learning_rates=tuple(values[f"rate{place}"] for place in range(len(of_groups))),
                 peak_rates=peaks,
                 batch_size=batch_size,
-                wall_s=wall,
-                **_fields(values, counts),
+                wall_s=None if last is None else now - last,
+                **_fields(values, count),
             )
 
         self._waiting.append((DeferredScalars(scalars), observed))
-        return self.ready(wait=len(self._waiting) > FAR_BEHIND)
+        return self.ready()
 
     def ready(self, wait: bool = False) -> list[Observation]:
         """Return the observations whose numbers have arrived; with `wait`, all of them."""
@@ -82,28 +80,17 @@ class Measure:
             found.append(observed(reading.read()))
         return found
 
-    def _since_last_call(self) -> float | None:
-        now, last = time.perf_counter(), self._last_call
-        self._last_call = now
-        return None if last is None else now - last
 
-
-def _fields(values: Mapping[str, float], counts: tuple[int, int]) -> dict[str, Any]:
-    """Return the fields of an observation that metrics, rewards and predictions give; `counts`: of
-    the last two."""
+def _fields(values: Mapping[str, float], count: int) -> dict[str, Any]:
+    """Return the fields of an observation that numbers, metrics and `count` samples give."""
     fields = from_metrics({n[7:]: v for n, v in values.items() if n.startswith("metric:")})
-    fields |= {name: values[name] for name in OF_POLICY if name in values}
-    if counts[0]:
-        fields["rewards"] = Sample(values["reward_mean"], values["reward_std"], counts[0])
-        fields["no_signal"] = counts[0] > 1 and values["reward_std"] == 0.0
-    if counts[1]:
-        fields["agreement"] = Agreement(
-            values["error"],
-            values["centred_error"],
-            values["centred_std"],
-            values["square"],
-            counts[1],
-        )
+    fields |= {name: values[name] for name in NUMBERS if name in values}
+    if count:
+        fields["rewards"] = Sample(values["reward_mean"], values["reward_std"], count)
+        fields["no_signal"] = count > 1 and values["reward_std"] == 0.0
+    if "error" in values:
+        of_predictions = {name: values[name] for name in OF_PREDICTIONS}
+        fields["agreement"] = Agreement(**of_predictions, count=count)
     return fields
 
 
@@ -139,20 +126,21 @@ def _numbers(values: Any, name: str, device: torch.device) -> torch.Tensor:
         ) from error
 
 
-def _samples(given: Any, predicted: Any, scalars: dict[str, Scalar]) -> tuple[int, int]:
-    """Add statistics of rewards and predictions to `scalars`. Return the number of each."""
+def _samples(given: Any, predicted: Any) -> tuple[dict[str, Scalar], int]:
+    """Return statistics of rewards and predictions by name, and the number of samples."""
     if given is None:
-        return 0, 0
+        return {}, 0
     tensors = [value for value in (given, predicted) if isinstance(value, torch.Tensor)]
     devices = (value.device for value in tensors if value.device.type != "cpu")
     device = next(devices, torch.device("cpu"))
     rewards = _numbers(given, "rewards", device)
     count = len(rewards)
     if not count:
-        return 0, 0
-    scalars["reward_std"], scalars["reward_mean"] = torch.std_mean(rewards, correction=0)
+        return {}, 0
+    found: dict[str, Scalar] = {}
+    found["reward_std"], found["reward_mean"] = torch.std_mean(rewards, correction=0)
     if predicted is None:
-        return count, 0
+        return found, count
     predictions = _numbers(predicted, "predictions", device)
     if len(predictions) != count:
         raise UsageError(
@@ -160,9 +148,8 @@ def _samples(given: Any, predicted: Any, scalars: dict[str, Scalar]) -> tuple[in
         )
     errors = predictions - rewards
     centred = (errors - errors.mean()).abs()
-    scalars["centred_std"], scalars["centred_error"] = torch.std_mean(centred, correction=0)
-    scalars["error"], scalars["square"] = errors.abs().mean(), rewards.square().mean()
-    return count, count
+    found["centred_std"], found["centred_error"] = torch.std_mean(centred, correction=0)
+    return found | {"error": errors.abs().mean(), "square": rewards.square().mean()}, count
 
 
 def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ...]]:

@@ -68,17 +68,6 @@ class Observation:
     """All other metrics by name, for users' detectors."""
 
 
-def _of_sequence(metrics: Mapping[str, Any]) -> bool:
-    """Return whether the KL is summed over completions: in trl's PPO, and in KTO, recognised by its
-    log-probability of chosen completions."""
-    kl = QUANTITIES["kl"]
-    return kl.name_in(metrics) in kl.of_sequence or _has("chosen_logprob", metrics)
-
-
-def _has(quantity: str, metrics: Mapping[str, Any]) -> bool:
-    return any(name in metrics for name in QUANTITIES[quantity].names)
-
-
 def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an Observation found in the metrics of a trainer."""
     found: dict[str, Any] = {q.name: q.value_in(metrics) for q in QUANTITIES.values() if q.observed}
@@ -86,9 +75,15 @@ def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
         QUANTITIES[name].value_in(metrics)
         for name in ("reward", "reward_std", "groups_without_spread")
     )
+    kl = QUANTITIES["kl"]
+    of_policy, of_chosen = (
+        any(name in metrics for name in QUANTITIES[quantity].names)
+        for quantity in ("policy_loss", "chosen_logprob")
+    )
     found |= {
-        "kl_of_sequence": _of_sequence(metrics),
-        "surrogate": _has("policy_loss", metrics),
+        # In trl's PPO, and in KTO, recognised by its log-probability of chosen completions.
+        "kl_of_sequence": kl.name_in(metrics) in kl.of_sequence or of_chosen,
+        "surrogate": of_policy,
         "no_signal": groups_without == 1.0 or spread == 0.0,
         "metrics": metrics,
     }

@@ -21,6 +21,7 @@ from canary.training.attach.process import (
     print_without_traceback,
     wait_for_the_end,
 )
+from canary.training.collectors.aside import Wrapping
 from canary.training.collectors.calls import count_calls
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
 from canary.training.pairs import PAIR
@@ -123,23 +124,17 @@ def hook(module: ModuleType, started: float) -> None:
     job = Job.read(Path(os.environ[JOB]))
     watch = WatchedTraining(job, started)
     trainer_class = module.Trainer
-    _wrap(trainer_class, watch)
+
+    def around(original: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        return watch.around(trainer, original, args, kwargs)
+
+    Wrapping().wrap(trainer_class, "train", around)
 
     def subclassed(cls: Any, /, **kwargs: Any) -> None:
         super(trainer_class, cls).__init_subclass__(**kwargs)
         # trl's PPOTrainer and some of users' trainers have another loop.
         if "train" in cls.__dict__:
-            _wrap(cls, watch)
+            Wrapping().wrap(cls, "train", around)
 
     trainer_class.__init_subclass__ = classmethod(subclassed)
     watch.process_begins()
-
-
-def _wrap(cls: Any, watch: WatchedTraining) -> None:
-    original = cls.__dict__["train"]
-
-    @functools.wraps(original)
-    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return watch.around(self, original, args, kwargs)
-
-    cls.train = train

@@ -85,7 +85,8 @@ class Wrapping:
         self._undo: list[Callable[[], None]] = []
 
     def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        """Call `around` with the method and its arguments instead of the method, if it exists."""
+        """Call `around` with the method and its arguments instead of the method, if it exists. A
+        Wrapping that nobody undoes wraps for good."""
         original = getattr(owner, name, None)
         if original is None:
             return
@@ -95,15 +96,17 @@ class Wrapping:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return around(original, *args, **kwargs)
 
+        placed = staticmethod(wrapper) if isinstance(replaced, staticmethod) else wrapper
+
         def put_back() -> None:
-            if vars(owner).get(name) is not wrapper:
+            if vars(owner).get(name) is not placed:
                 return  # the training has replaced it since
             if replaced is None:
                 delattr(owner, name)
             else:
                 setattr(owner, name, replaced)
 
-        setattr(owner, name, wrapper)
+        setattr(owner, name, placed)
         self._undo.append(put_back)
 
     def wrap_backward(self, around: Callable[[Any], AbstractContextManager[None]]) -> None:

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -196,6 +196,18 @@ def unmasked(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
     """Return each row's ids whose mask is not 0."""
     rows = zip(ids.tolist(), mask.tolist(), strict=True)
     return [[token for token, keep in zip(*row, strict=True) if keep] for row in rows]
+
+
+def generated(
+    output: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor] | tuple[None, None]:
+    """Return the prompts and the completions of a call to `generate`, each (rows, tokens); nothing
+    if it was not about ids."""
+    prompts = kwargs.get("input_ids", args[0] if args else None)
+    sequences = getattr(output, "sequences", output)
+    if isinstance(prompts, torch.Tensor) and isinstance(sequences, torch.Tensor):
+        return prompts, sequences[:, prompts.shape[1] :]
+    return None, None
 
 
 def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:

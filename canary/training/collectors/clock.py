@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 
@@ -30,16 +30,6 @@ class HostTimes:
         """CPU seconds of this thread, which trains."""
 
 
-class Mark(Protocol):
-    """A moment on the host or in the device's stream."""
-
-    host: HostTimes
-
-    def seconds_until(self, later: Any) -> float: ...
-
-    def is_past(self) -> bool: ...
-
-
 class HostMark:
     """A moment on the host's monotonic clock."""
 
@@ -48,7 +38,7 @@ class HostMark:
     def __init__(self) -> None:
         self.host = HostTimes()
 
-    def seconds_until(self, later: HostMark) -> float:
+    def seconds_until(self, later: Any) -> float:
         """Return the seconds from this mark to `later`."""
         return later.host.moment - self.host.moment
 
@@ -67,13 +57,17 @@ class DeviceMark:
         self.event.record()
         self.host = HostTimes()
 
-    def seconds_until(self, later: DeviceMark) -> float:
+    def seconds_until(self, later: Any) -> float:
         """Return the seconds on the device's clock; both events must be past."""
         return float(self.event.elapsed_time(later.event)) / 1000.0
 
     def is_past(self) -> bool:
         """Return whether the device has reached the mark. Does not wait."""
         return bool(self.event.query())
+
+
+Mark: TypeAlias = HostMark | DeviceMark
+"""A moment on the host or in the device's stream."""
 
 
 @dataclass(frozen=True)
@@ -137,29 +131,24 @@ class StepClock:
     """Marks the phases of the running step. Call `start()` first, `close()` at each step's end."""
 
     def __init__(self, device: torch.device) -> None:
-        self._make_mark: type[HostMark | DeviceMark] = (
-            DeviceMark if device.type == "cuda" else HostMark
-        )
+        self.mark: type[Mark] = DeviceMark if device.type == "cuda" else HostMark
+        """Makes a mark of the moment at which it is called."""
         self._phase = "other"
         self._marks: list[Mark] = []
         self._phases: list[str] = []
         self.told: Callable[[str], None] | None = None
         """Is told each phase when it begins."""
 
-    def mark(self) -> Mark:
-        """Return this moment, on the clock of the steps."""
-        return self._make_mark()
-
     def start(self) -> None:
         """Begin the first step now."""
-        self._marks = [self._make_mark()]
+        self._marks = [self.mark()]
         self._phases = [self._phase]
 
     def switch(self, phase: str) -> str:
         """End the current phase, begin `phase`, and return the one that ended."""
         previous, self._phase = self._phase, phase
         if self._marks:
-            self._marks.append(self._make_mark())
+            self._marks.append(self.mark())
             self._phases.append(phase)
         if self.told is not None:
             self.told(phase)
@@ -179,7 +168,7 @@ class StepClock:
 
     def close(self) -> StepTime:
         """End the step and begin the next one at the same mark."""
-        end = self._make_mark()
+        end = self.mark()
         step = StepTime((*self._marks, end), tuple(self._phases))
         self._marks = [end]
         self._phases = [self._phase]

@@ -64,7 +64,12 @@ def describe_distributed(trainer: Any) -> dict[str, Any]:
         facts["fsdp"] = {name: _text(getattr(fsdp, name, None)) for name in FSDP_FACTS}
     deepspeed = getattr(state, "deepspeed_plugin", None)
     if deepspeed is not None:
-        facts["deepspeed"] = _deepspeed(deepspeed)
+        config = getattr(deepspeed, "deepspeed_config", None) or {}
+        text = json.dumps(config, sort_keys=True, default=str)
+        facts["deepspeed"] = {
+            "zero_stage": getattr(deepspeed, "zero_stage", None),
+            "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
     return facts if facts["world_size"] > 1 or fsdp is not None or deepspeed is not None else {}
 
 
@@ -76,15 +81,6 @@ def not_as_asked(facts: dict[str, Any]) -> list[str]:
         for name, variable in ASKED.items()
         if os.environ.get(variable, "").lower() == "true" and kind != name
     ]
-
-
-def _deepspeed(plugin: Any) -> dict[str, Any]:
-    config = getattr(plugin, "deepspeed_config", None) or {}
-    text = json.dumps(config, sort_keys=True, default=str)
-    return {
-        "zero_stage": getattr(plugin, "zero_stage", None),
-        "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
-    }
 
 
 def _text(value: Any) -> Any:
@@ -107,16 +103,6 @@ def this_rank() -> tuple[int, int]:
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def of_every_rank(mine: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the values of all ranks, in rank order. Every rank must call it.
-
-    Only for small values: they are pickled and sent through the default group.
-    """
-    found: list[Any] = [None] * world_size()
-    torch.distributed.all_gather_object(found, mine)
-    return found
-
-
 def on_main_machine(job: Job, rank: int, result: Result) -> Result:
     """Write rows and results of all machines' ranks on the main machine; on the others, return the
     result with a note that names it. Every rank must call it.
@@ -131,7 +117,9 @@ def on_main_machine(job: Job, rank: int, result: Result) -> Result:
         "host": socket.gethostname(),
         "run_dir": str(rows_file.parent),
     }
-    everyone = of_every_rank(here | {"rows": rows, "result": asdict(result)})
+    everyone: list[Any] = [None] * world_size()
+    mine = here | {"rows": rows, "result": asdict(result)}
+    torch.distributed.all_gather_object(everyone, mine)  # pickled
     machines = [(one["node_rank"], one["host"], one["run_dir"]) for one in everyone]
     main, this = min(machines), machines[rank]
     if this != main:
@@ -142,18 +130,13 @@ def on_main_machine(job: Job, rank: int, result: Result) -> Result:
         return replace(result, notes=(*result.notes, note))
     if rank == machines.index(main):
         for other, one in enumerate(everyone):
-            if machines[other] != main:
-                _write_remote(job, other, one)
+            if machines[other] != main:  # As if it had run here.
+                remote = StepFile(rank_path(Path(job.rows_file), other))
+                for row in one["rows"]:
+                    remote.append(row)
+                remote.close()
+                Result(**one["result"]).write(rank_path(Path(job.result_file), other))
     return result
-
-
-def _write_remote(job: Job, rank: int, one: dict[str, Any]) -> None:
-    """Write rows and result of another machine's rank, as if it had run here."""
-    rows = StepFile(rank_path(Path(job.rows_file), rank))
-    for row in one["rows"]:
-        rows.append(row)
-    rows.close()
-    Result(**one["result"]).write(rank_path(Path(job.result_file), rank))
 
 
 BLOCKING = (

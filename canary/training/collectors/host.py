@@ -58,13 +58,11 @@ class HostMeter:
 
     def end(self) -> dict[str, float]:
         """Stop and return the fields of `Launch.host`; nothing without a beginning."""
-        found: dict[str, float] = {}
-        if self._knocker is not None and time.monotonic() - self._began < LEAST_S:
+        held = self.gil_held()
+        if self._knocker is not None and held is None:
             self.unmeasured = dict.fromkeys(LOCK, TOO_SHORT)
-        elif self._knocker is not None:
-            found["gil_held"] = float(self._knocker.contention_metric)
         self.stop()
-        return found
+        return {} if held is None else {"gil_held": held}
 
     def stop(self) -> None:
         """Stop gilknocker, also after a failed training."""

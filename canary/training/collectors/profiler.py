@@ -105,18 +105,7 @@ class StepProfiler:
         running.stop()
         copied, unmeasured = self._write_trace(running)
         try:
-            document = self._summarised(running, wall_ms, copied)
-        except AttributeError as error:
-            self._leave_reason(f"the events of torch {torch.__version__} cannot be read: {error}")
-            return
-        self._leave(document | {"unmeasured": document["unmeasured"] | unmeasured})
-        running.profiler = None
-        gc.collect()  # its events hold each other
-        _give_memory_back()
-
-    def _summarised(self, running: profile, wall_ms: float, copied: int | None) -> dict[str, Any]:
-        return summarise_profile(
-            Traced(
+            traced = Traced(
                 steps=tuple(self._steps),
                 wall_ms=wall_ms,
                 averages=running.key_averages(),
@@ -124,7 +113,17 @@ class StepProfiler:
                 copied_bytes=copied,
                 no_device=self._no_device(),
             )
-        )
+            document = summarise_profile(traced)
+        except AttributeError as error:
+            self._leave_reason(f"the events of torch {torch.__version__} cannot be read: {error}")
+            return
+        self._leave(document | {"unmeasured": document["unmeasured"] | unmeasured})
+        running.profiler = None
+        gc.collect()  # its events hold each other
+        # glibc keeps their memory, and it would count as the training's.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
     def _write_trace(self, running: profile) -> tuple[int | None, dict[str, str]]:
         """Write the trace. Return the copied bytes it shows, and the reason if it is missing."""
@@ -149,10 +148,3 @@ class StepProfiler:
             jsonio.replace_file(path, text)
         except OSError as error:
             print(f"canary: the profile was not written: {error}", file=sys.stderr, flush=True)
-
-
-def _give_memory_back() -> None:
-    """Release the memory of the events: glibc keeps it, and it would count as the training's."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

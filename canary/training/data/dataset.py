@@ -180,18 +180,13 @@ def _cut_messages(
     head = [message for message in messages[:1] if message["role"] == "system"]
     turns = list(messages[len(head) :])
     while _count([*head, *turns], tokenizer) > limit:
-        shorter = _without_oldest_turn(turns)
-        if not shorter:
+        # From the next user message on: some templates need a user message first.
+        following = (i for i, message in enumerate(turns) if i > 0 and message["role"] == "user")
+        start = next(following, None)
+        if start is None:
             return [*head, *_cut_first_content(head, turns, limit, tokenizer)]
-        turns = shorter
+        turns = turns[start:]
     return [*head, *turns]
-
-
-def _without_oldest_turn(turns: list[Message]) -> list[Message]:
-    """Return the turns from the next user message on: some templates need a user message first."""
-    following = (i for i, message in enumerate(turns) if i > 0 and message["role"] == "user")
-    start = next(following, None)
-    return turns[start:] if start is not None else []
 
 
 def _cut_first_content(

@@ -290,11 +290,6 @@ LOSSES = ("compute_loss", "_compute_loss", "dpo_loss", "kto_loss", "get_batch_lo
 """Methods of trainers that compute a loss."""
 
 
-def own_loss(trainer: Any) -> str | None:
-    """Return the method with which the user's code computes the loss; None if a library does."""
-    return own_method(trainer, LOSSES)
-
-
 def own_method(trainer: Any, names: Sequence[str]) -> str | None:
     """Return the first of these methods that is the user's code."""
     for name in names:

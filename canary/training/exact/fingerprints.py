@@ -36,24 +36,21 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
         for name, token in tokenizer.special_tokens_map.items()
         if isinstance(token, str)
     }
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    pipeline = None
+    if hasattr(backend, "to_str"):
+        whole = json.loads(backend.to_str())
+        pipeline = _sha256(_canonical({part: whole.get(part) for part in PIPELINE}))
     return {
         "vocab_sha256": _sha256(_canonical(tokenizer.get_vocab())),
         "chat_template_sha256": None if template is None else _sha256(_canonical(template)),
-        "pipeline_sha256": _pipeline_sha256(tokenizer),
+        "pipeline_sha256": pipeline,
         "special_tokens": special,
     }
 
 
 IDS = ("eos_token_id", "bos_token_id", "pad_token_id")
 PIPELINE = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-
-
-def _pipeline_sha256(tokenizer: Any) -> str | None:
-    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-    if not hasattr(backend, "to_str"):
-        return None
-    whole = json.loads(backend.to_str())
-    return _sha256(_canonical({part: whole.get(part) for part in PIPELINE}))
 
 
 def special_ids(trainer: Any) -> Any:
@@ -121,8 +118,7 @@ def describe_data(trainer: Any) -> Data:
         if hasattr(dataset, "column_names") and isinstance(dataset, Iterable):
             facts["dataset_sha256"] = dataset_fingerprint(dataset)
     tokenizer = tokenizer_of(trainer)
-    if tokenizer is not None:
-        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
     if hasattr(tokenizer, "get_vocab"):
         facts["tokenizer"] = tokenizer_fingerprint(tokenizer)
     return facts

@@ -125,7 +125,9 @@ class WorkCounter:
         if hasattr(policy, "get_input_embeddings"):
             embedding = policy.get_input_embeddings()
         else:
-            embedding = largest_embedding(model)
+            modules = () if model is None else model.modules()
+            found = [one for one in modules if isinstance(one, torch.nn.Embedding)]
+            embedding = max(found, key=lambda one: one.num_embeddings, default=None)
         # Not `weight`: a parametrization would compute it, and may draw random numbers.
         self._counting = _Counting(getattr(embedding, "num_embeddings", None))
 
@@ -143,7 +145,10 @@ class WorkCounter:
             self._counting.__exit__(None, None, None)
         for mode in reversed(above):
             _push_mode(mode)
-        operators = dict(sorted(_without_arrivals(self._counting.operators).items()))
+        # It is a matter of time in which step a batch arrives from a data worker.
+        rebuilt = min(self._counting.operators[name] for name in ARRIVAL)
+        counts = self._counting.operators - Counter(dict.fromkeys(ARRIVAL, rebuilt))
+        operators = dict(sorted(counts.items()))
         # Compiled code looks tokens up with generated kernels, which are not counted.
         seen = self._counting.forwards > 0 or not recompiles()
         return {
@@ -165,20 +170,6 @@ class WorkCounter:
 
 ARRIVAL = ("aten.set_.source_Storage_storage_offset", "aten.empty.memory_format")
 """Operators that rebuild one tensor sent by another process (`torch._utils._rebuild_tensor`)."""
-
-
-def _without_arrivals(operators: Counter[str]) -> Counter[str]:
-    """Leave out the arrival of tensors from data workers: it is a matter of time in which step a
-    batch arrives."""
-    rebuilt = min(operators[name] for name in ARRIVAL)
-    return operators - Counter(dict.fromkeys(ARRIVAL, rebuilt))
-
-
-def largest_embedding(model: torch.nn.Module | None) -> torch.nn.Embedding | None:
-    """Return the embedding with the most rows, that of the tokens; None without any."""
-    modules = () if model is None else model.modules()
-    found = [one for one in modules if isinstance(one, torch.nn.Embedding)]
-    return max(found, key=lambda one: one.num_embeddings, default=None)
 
 
 def recompiles() -> int:

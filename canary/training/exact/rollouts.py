@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from canary.record.exact import Rollout
-from canary.training.collectors.aside import uncounted
-from canary.training.collectors.batches import unmasked
+from canary.training.collectors.aside import Wrapping, uncounted
+from canary.training.collectors.batches import generated, unmasked
 
 
 def add_rollout(found: Rollout, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -54,24 +53,17 @@ class SampledIds:
     def __init__(self, model: Any, eos_ids: frozenset[int]) -> None:
         self._eos_ids = eos_ids
         self._rows: set[tuple[int, ...]] = set()
-        original = model.generate
+        Wrapping().wrap(model, "generate", self._around_generate)
 
-        @functools.wraps(original)
-        def generate(*args: Any, **kwargs: Any) -> Any:
-            output = original(*args, **kwargs)
-            prompts = kwargs.get("input_ids", args[0] if args else None)
-            sequences = getattr(output, "sequences", output)
-            if isinstance(prompts, torch.Tensor) and isinstance(sequences, torch.Tensor):
-                with uncounted():
-                    self._keep(sequences[:, prompts.shape[1] :])
-            return output
-
-        model.generate = generate
-
-    def _keep(self, completions: torch.Tensor) -> None:
-        for row in completions.tolist():
+    def _around_generate(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        with uncounted():
+            _, completions = generated(output, args, kwargs)
+            rows = [] if completions is None else completions.tolist()
+        for row in rows:
             end = next((i + 1 for i, token in enumerate(row) if token in self._eos_ids), len(row))
             self._rows.add(tuple(row[:end]))
+        return output
 
     def not_sampled(self, inputs: Mapping[str, Any]) -> int | None:
         """Return how many rows of a training batch were not sampled. None if unknown: the model

@@ -18,7 +18,7 @@ from canary.training.collectors.aside import kept_apart, uncounted
 from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.ran import RAN
 from canary.training.exact.code import ran_code
-from canary.training.exact.effective import effective_settings, own_loss
+from canary.training.exact.effective import LOSSES, effective_settings, own_method
 from canary.training.exact.fingerprints import special_ids, stops_of
 from canary.training.exact.operators import LiveTensors, WorkCounter, recompiles, why_uncounted
 from canary.training.exact.parameters import (
@@ -88,7 +88,7 @@ class ExactSignals:
         self.trained_in_turn: frozenset[int] = frozenset()
         """Ids of parameters that train, though at times they ask for no gradient (GANs)."""
         # Here, before the canary wraps any of the trainer's methods.
-        own = self.contain(lambda: own_loss(trainer))
+        own = self.contain(lambda: own_method(trainer, LOSSES))
         self.found: Exact = {"batches": [], "evidence": {"own_loss": own}}
 
     def work_by(self, step: int) -> None:

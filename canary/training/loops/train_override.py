@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from canary.training.collectors.aside import uncounted
+from canary.training.collectors.batches import generated
 from canary.training.collectors.clock import StepClock
 from canary.training.look import Look
 
@@ -73,19 +74,17 @@ class OverriddenLoop:
     def _around_generate(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._clock.phase("generation"):
             output = original(*args, **kwargs)
-        prompts = kwargs.get("input_ids", args[0] if args else None)
-        sequences = getattr(output, "sequences", output)
-        if isinstance(prompts, torch.Tensor) and isinstance(sequences, torch.Tensor):
+        prompts, completions = generated(output, args, kwargs)
+        if prompts is not None:
             self.samples += int(prompts.shape[0])
-            self._batch_enters(self._rollout(prompts, kwargs.get("attention_mask"), sequences))
+            self._batch_enters(self._rollout(prompts, kwargs.get("attention_mask"), completions))
         return output
 
     def _rollout(
-        self, prompts: torch.Tensor, mask: torch.Tensor | None, sequences: torch.Tensor
+        self, prompts: torch.Tensor, mask: torch.Tensor | None, completions: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """Return ids and masks. `prompts`, `mask`: (sequences, prompt); the mask of a completion
         ends after its first EOS."""
-        completions = sequences[:, prompts.shape[1] :]
         eos = getattr(getattr(self._trainer, "processing_class", None), "eos_token_id", None)
         kept = torch.ones_like(completions)
         if eos is not None:

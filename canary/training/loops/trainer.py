@@ -112,21 +112,19 @@ class TrainerCollector(TrainerCallback):
         self._wrap(self._trainer, "training_step", self._around_training_step)
         for name in LOGPROB_METHODS:
             self._wrap(self._trainer, name, self._around_logprob)
-        if not hasattr(self._trainer, "_generate_single_turn"):
-            self._attach_generation()
+        trainer = self._trainer
+        older = not hasattr(trainer, "_generate_single_turn")
+        if older and hasattr(trainer, "_generate_and_score_completions"):
+            # Time `generate` itself: older online trainers call it in a method that does more.
+            around = functools.partial(self._in_phase, "generation")
+            for owner in (trainer.model, getattr(trainer, "llm", None)):
+                self._wrap(owner, "generate", around)
         self._wrap(self._trainer, "_maybe_log_save_evaluate", self._around_logging)
         accelerator = self._trainer.accelerator
         self._wrap(accelerator, "backward", functools.partial(self._in_phase, "backward"))
         self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
         self._wrapping.hook_updates(self._hooked_update_begins, self._hooked_update_ended)
         self._trainer.add_callback(self)
-
-    def _attach_generation(self) -> None:
-        """Time `generate` itself: older online trainers call it in a method that does more."""
-        if hasattr(self._trainer, "_generate_and_score_completions"):
-            around = functools.partial(self._in_phase, "generation")
-            for owner in (self._trainer.model, getattr(self._trainer, "llm", None)):
-                self._wrap(owner, "generate", around)
 
     def run(self, train: Callable[[], Any]) -> Any:
         """Call `train` and return its result, or None if it was cut short."""
@@ -271,16 +269,13 @@ class TrainerCollector(TrainerCallback):
         if self._ends_after_look and self._stop_after is not None:
             self._stop_after += done  # the look of a resumed training is as long as any other
         if not self._ends_after_look:
-            self._look.length_is(self._steps_left(done))
+            # How many steps will be recorded; some trainers do not know.
+            limits = (self._trainer.state.max_steps, self._stop_after)
+            known = [last - done for last in limits if last is not None and last > 0]
+            self._look.length_is(min(known, default=None))
         self._look.exact.training_begins(done)
         self._collectives.begin()
         self._ended.begin(done)
-
-    def _steps_left(self, done: int) -> int | None:
-        """Return how many steps will be recorded, None if the trainer does not know."""
-        known = self._trainer.state.max_steps
-        limits = [last for last in (known, self._stop_after) if last is not None and last > 0]
-        return min(limits) - done if limits else None
 
     def _hooked_update_begins(self, optimizer: Any, *_: Any) -> None:
         if self._ended.begun and not self._calls_before_updates:

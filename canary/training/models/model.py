@@ -57,23 +57,6 @@ def attention_options(config: CanaryConfig) -> dict[str, Any]:
     return found
 
 
-def set_attention(model: Any, config: CanaryConfig) -> None:
-    """Set the config's kernel on a model. Raises ConfigError if the kernel cannot be used."""
-    found = attention_options(config)
-    if not found:
-        return
-    try:
-        model.set_attn_implementation(found.pop("attn_implementation"), **found)
-    except (ImportError, OSError, ValueError) as error:
-        raise unusable_attention(config, error) from error
-
-
-def is_about_attention(config: CanaryConfig, error: Exception) -> bool:
-    """Return whether a model failed to load because of its attention kernel."""
-    chosen = config.attn_implementation
-    return chosen is not None and (isinstance(error, ImportError) or chosen in str(error))
-
-
 def unusable_attention(config: CanaryConfig, error: Exception) -> ConfigError:
     """Return the error for an unusable kernel, with the package that is missing."""
     chosen = config.attn_implementation or ""
@@ -189,7 +172,12 @@ def _random_model(
     model: PreTrainedModel = random_llama(size, config.seed, torch.float32, len(tokenizer))
     model.config.pad_token_id = tokenizer.pad_token_id
     model.config.eos_token_id = tokenizer.eos_token_id
-    set_attention(model, config)
+    kernel = attention_options(config)
+    try:
+        if kernel:
+            model.set_attn_implementation(kernel.pop("attn_implementation"), **kernel)
+    except (ImportError, OSError, ValueError) as error:
+        raise unusable_attention(config, error) from error
     return model
 
 
@@ -231,7 +219,8 @@ def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loade
         try:
             return load(source, access)
         except (ImportError, OSError, ValueError) as error:
-            if is_about_attention(config, error):
+            chosen = config.attn_implementation
+            if chosen is not None and (isinstance(error, ImportError) or chosen in str(error)):
                 raise unusable_attention(config, error) from error
             raise
 

@@ -59,12 +59,14 @@ class Loop:
     def describe(self) -> dict[str, Any]:
         """Return the same description as `describe_training`, plus the loop's `name`."""
         settings = _without_secrets({name: plain(value) for name, value in self.settings.items()})
+        dtype = "float32" if self.model is None else dtype_of(self.model)
         return {
             "name": self.name,
             "trainer": "canary.Recorder",
             "training_type": settings.pop("training_type", "custom"),
             "model_name": settings.pop("model_name", None) or self._name_of_model(),
-            "dtype": settings.pop("dtype", None) or self._dtype(),
+            # A setting says what a loop computes in; else this is the parameters' dtype.
+            "dtype": settings.pop("dtype", None) or dtype,
             "use_peft": settings.pop("use_peft", self._has_adapter()),
             "world_size": int(os.environ.get("WORLD_SIZE", "1")),
             "arguments": settings,
@@ -85,10 +87,6 @@ class Loop:
             return None
         name = getattr(getattr(self.model, "config", None), "_name_or_path", None)
         return name if name and not Path(name).exists() else type(self.model).__name__
-
-    def _dtype(self) -> str:
-        """Return the parameters' dtype; `dtype` in the settings says what a loop computes in."""
-        return "float32" if self.model is None else dtype_of(self.model)
 
     def loss_of(self, micro_losses: Sequence[float]) -> float | None:
         """Return a step's loss from those of its micro-batches, None without any."""

@@ -229,7 +229,7 @@ class Recorder:
                 self._collector.detach()
 
     def __enter__(self) -> Self:
-        self._keeper = self._find_keeper()
+        self._keeper = job_keeper() or self._own_keeper()
         self._collector = LoopCollector(self._loop, self._keeper)
         self._collector.start()
         return self
@@ -257,10 +257,7 @@ class Recorder:
         if self._keeper is not None and collector.ended_outside():
             self._keeper.step_ended(collector)
 
-    def _find_keeper(self) -> Keeper:
-        found = job_keeper()
-        if found is not None:
-            return found
+    def _own_keeper(self) -> Keeper:
         # Imported here, because a user's Python may lack the packages that read records.
         from canary.training.recorder.standalone import RecordKeeper, checked
 

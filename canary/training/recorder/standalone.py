@@ -112,7 +112,10 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
         self.record.config.update(config)
         self.describe_machine()
         self.record.env["packages"] = {**imported_packages()}
-        self.record.notes += notes()
+        ranks = int(os.environ.get("WORLD_SIZE", "1"))
+        if ranks > 1:
+            words = f"only rank 0 of {ranks} is recorded; canary exec records all ranks"
+            self.record.notes.append(words)
         self.record.unmeasured.update(unmeasured_of(loop))
         self.record.env["device"] = describe_device(loop.device, self._dtype)
         self.add_launch(self.launch)
@@ -199,15 +202,6 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
         except OSError as error:
             self._broken = error
             print(f"canary: the record cannot be written: {error}", file=sys.stderr, flush=True)
-
-
-def notes() -> list[str]:
-    """Return notes for the reader of the record."""
-    found = []
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if ranks > 1:
-        found.append(f"only rank 0 of {ranks} is recorded; canary exec records all ranks")
-    return found
 
 
 def unmeasured_of(loop: Loop) -> dict[str, str]:

@@ -169,17 +169,14 @@ class LoopKeeper(JobKeeper):
         self._rows_before = self._rows.stat().st_size if self._rows.exists() else 0
         self.seen: set[str] = set()
         """Which keys of `UNSEEN` the steps showed."""
-        self._inside_backward = False
+        self.steps_inside_backward = False
+        """Whether the optimizers step inside backward."""
 
     def learned(self, arguments: dict[str, Any], dtype: str | None) -> None:
         """Add settings that the first step showed."""
         self._training.learned(arguments, dtype)
-        if not self.ends_after_look:
+        if not self._job.exact:  # then the process ends with the last step of the look
             self._training.begun(self._loop, self._loop.device)
-
-    def steps_inside_backward(self) -> None:
-        """The optimizers step inside backward."""
-        self._inside_backward = True
 
     def _result(self, collector: LoopCollector) -> Result:
         result = super()._result(collector)
@@ -187,7 +184,7 @@ class LoopKeeper(JobKeeper):
             missing = {part: why for name, (part, why) in UNSEEN.items() if name not in self.seen}
             if "tokens" not in self.seen:
                 missing.pop("tokens.label_tokens", None)  # one reason is enough
-            if self._inside_backward:
+            if self.steps_inside_backward:
                 missing |= dict.fromkeys(OF_GRADIENTS, INSIDE_BACKWARD)
             return replace(result, unmeasured=result.unmeasured | missing)
         hint = "give the command that trains, or use canary.Recorder in your training loop"
@@ -222,11 +219,6 @@ class LoopKeeper(JobKeeper):
         }
         self.seen |= {name for name, is_shown in shown.items() if is_shown}
         super().keep(row)
-
-    @property
-    def ends_after_look(self) -> bool:
-        """Whether the process ends with the last step of the look."""
-        return self._job.exact
 
 
 class ProcessEnd:

@@ -239,7 +239,7 @@ class Recording:
         self._updating = True
         if inside:
             self._stepped_inside = True
-            self._keeper.steps_inside_backward()
+            self._keeper.steps_inside_backward = True
         elif self._optimizers.has_stepped(optimizer):
             self._optimizers.expect_these()
             self._close()
@@ -288,13 +288,10 @@ class Recording:
             raise
         self._keeper.step_ended(self.collector)
         if self.collector.steps == self._keeper.stop_after:
-            self._reached_end()
+            self.is_over = True
+            self.collector.stop()
         else:
             self.collector.step_begins(None)
-
-    def _reached_end(self) -> None:
-        self.is_over = True
-        self.collector.stop()
 
     def process_ends(self, error: BaseException | None) -> None:
         """The process ends, perhaps by an error."""

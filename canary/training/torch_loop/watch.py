@@ -19,7 +19,7 @@ from canary.protocol.job import JOB, Job
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.asking.observer import EARLY
 from canary.training.attach.process import TURN, follow_parent, say
-from canary.training.collectors.aside import in_backward
+from canary.training.collectors.aside import Wrapping, in_backward
 from canary.training.collectors.named import Named
 from canary.training.collectors.taps import Taps
 from canary.training.exact.parameters import parameters_of
@@ -69,22 +69,14 @@ class LoopWatch:
         """Hook what a loop calls."""
         taps.optimizer_made = functools.partial(self._safely, self._optimizer_made)
         # What `clip_grad_norm_` calls, since scripts import that name early.
-        clips = torch.nn.utils.clip_grad._clip_grads_with_norm_
-        torch.nn.utils.clip_grad._clip_grads_with_norm_ = functools.wraps(clips)(
-            lambda *args, **kwargs: self._around_clip(clips, *args, **kwargs)
-        )
-        backward = torch.autograd.backward
-        torch.autograd.backward = functools.wraps(backward)(
-            lambda *args, **kwargs: self._around_backward(backward, args, kwargs)
-        )
+        wrap = Wrapping().wrap
+        wrap(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self._around_clip)
+        wrap(torch.autograd, "backward", self._around_backward)
         torch_optimizer.register_optimizer_step_pre_hook(self._update_begins)
         torch_optimizer.register_optimizer_step_post_hook(self._update_ended)
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-        fetch = _BaseDataLoaderIter.__next__
-        _BaseDataLoaderIter.__next__ = functools.wraps(fetch)(
-            lambda iterator: self._around_fetch(fetch, iterator)
-        )
+        wrap(_BaseDataLoaderIter, "__next__", self._around_fetch)
         self._scaling.install()
         if self._job.look_steps:
             self._safely(LOADERS.begin)
@@ -227,7 +219,7 @@ class LoopWatch:
         """Return whether this is another thread than the one that trains."""
         return self._run is not None and self._run.thread != threading.get_ident()
 
-    def _around_backward(self, original: Callable[..., None], args: Any, kwargs: Any) -> None:
+    def _around_backward(self, original: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         if self._off or torch.compiler.is_compiling() or in_backward() or self._elsewhere():
             original(*args, **kwargs)
             return
@@ -313,17 +305,11 @@ class LoopWatch:
             self._safely(run.skipped)
 
     def _around_clip(
-        self,
-        original: Callable[..., Any],
-        parameters: Any,
-        max_norm: Any,
-        total_norm: Any,
-        *args: Any,
-        **kwargs: Any,
+        self, original: Any, parameters: Any, most: Any, norm: Any, *args: Any, **kwargs: Any
     ) -> Any:
         if self._run is not None and not torch.compiler.is_compiling():
-            self._safely(self._run.clipped, parameters, max_norm, total_norm)
-        return original(parameters, max_norm, total_norm, *args, **kwargs)
+            self._safely(self._run.clipped, parameters, most, norm)
+        return original(parameters, most, norm, *args, **kwargs)
 
     def _around_fetch(self, fetch: Callable[[Any], Any], iterator: Any) -> Any:
         run = self._run

@@ -27,9 +27,6 @@ Arguments = TypeVar("Arguments", bound="TrainingArguments")
 
 PPO_ARGUMENTS = "PPOArguments"
 """The canary's arguments class for PPO; users do not know its name."""
-_REFUSED = {
-    "resume_from_checkpoint": "remove it: a canary always starts from the beginning",
-}
 # Fields of the config set these, so that two places cannot disagree.
 _SET_BY_FIELD = {**OWN_KEYS, "trust_remote_code": "trust_remote_code"}
 
@@ -119,18 +116,13 @@ def _check_trackers(names: tuple[str, ...]) -> None:
     known = sorted(integration_utils.INTEGRATION_TO_CALLBACK)
     installed = integration_utils.get_available_reporting_integrations()
     for name in names:
+        why = "is not installed"
+        hint: str | None = f"install it beside the canary, or remove '{name}'"
         if name not in known:
-            raise ConfigError(
-                f"report_to names '{name}', which transformers does not know",
-                did_you_mean(nearest(name, known), f"known: {', '.join(known)}"),
-                key="report_to",
-            )
-        if name not in installed:
-            raise ConfigError(
-                f"report_to names '{name}', which is not installed",
-                f"install it beside the canary, or remove '{name}'",
-                key="report_to",
-            )
+            why = "transformers does not know"
+            hint = did_you_mean(nearest(name, known), f"known: {', '.join(known)}")
+        if name not in known or name not in installed:
+            raise ConfigError(f"report_to names '{name}', which {why}", hint, key="report_to")
 
 
 def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
@@ -147,8 +139,9 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
                 hint = "PPO's keys go under ppo:"
             near = nearest(name, sorted(known))
             raise ConfigError(f"unknown key '{key}': {lacks}", did_you_mean(near, hint), key=key)
-        if name in _REFUSED:
-            raise ConfigError(f"'{key}' is not allowed", _REFUSED[name], key=key)
+        if name == "resume_from_checkpoint":
+            hint = "remove it: a canary always starts from the beginning"
+            raise ConfigError(f"'{key}' is not allowed", hint, key=key)
     types = {field.name: field.type for field in dataclasses.fields(config_class)}
     for name, value in trainer_args.items():
         wanted = _numeric_only(types[name]) if name in types else ""

@@ -6,8 +6,6 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
 from canary.errors import ConfigError
 from canary.inputs.row_counts import require_enough
 from canary.protocol.spec import WorkloadSpec
@@ -44,7 +42,9 @@ def build(spec: WorkloadSpec) -> SFTTrainer | DPOTrainer | GRPOTrainer | Any:
     if row.in_groups:
         wanted = {"reward_funcs": rewards_for(spec, rows)}
         arguments = training_arguments(spec, config_class, **generation_settings(spec))
-        model = load_policy(spec, tokenizer)
+        model = load_model(spec, tokenizer)
+        if config.beta and not config.use_peft:
+            save_initial(spec, model)  # trl loads the reference from it
     else:
         arguments = training_arguments(
             spec,
@@ -70,23 +70,16 @@ def build(spec: WorkloadSpec) -> SFTTrainer | DPOTrainer | GRPOTrainer | Any:
         **wanted,
     )
     if row.classifies and (config.load_in_4bit or config.load_in_8bit):
-        _head_in_float32(trainer.model)
-    if not row.in_groups:
-        (require_completions if row.keeps_empty else require_kept)(spec, trainer)
+        # Keep a quantized model's new head in float32, like its input; trl casts it to bfloat16.
+        for name, value in trainer.model.named_parameters():
+            if value.requires_grad and "modules_to_save" in name:
+                value.data = value.data.float()
+    if row.keeps_empty:
+        require_completions(spec, trainer)
+    elif not row.in_groups:
+        # trl drops rows whose prompt alone fills `max_length`, and pairs with a longer sequence.
+        require_enough(spec, len(trainer.train_dataset))
     return trainer
-
-
-def _head_in_float32(model: Any) -> None:
-    """Keep a quantized model's new head in float32, like its input; trl casts it to bfloat16."""
-    for name, value in model.named_parameters():
-        if value.requires_grad and "modules_to_save" in name:
-            value.data = value.data.float()
-
-
-def require_kept(spec: WorkloadSpec, trainer: Any) -> None:
-    """Raise InputError if trl kept too few rows: it drops rows whose prompt alone fills
-    `max_length`, and pairs with one sequence that is longer."""
-    require_enough(spec, len(trainer.train_dataset))
 
 
 def require_completions(spec: WorkloadSpec, trainer: Any) -> None:
@@ -128,11 +121,3 @@ def generation_settings(spec: WorkloadSpec) -> dict[str, Any]:
         "remove_unused_columns": False,
         "trust_remote_code": config.trust_remote_code,
     }
-
-
-def load_policy(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """Return the model. With a KL term and no adapter, save it: trl loads the reference from it."""
-    model = load_model(spec, tokenizer)
-    if spec.config.beta and not spec.config.use_peft:
-        save_initial(spec, model)
-    return model

@@ -6,7 +6,7 @@ from transformers import Trainer
 
 from canary.errors import ConfigError
 from canary.protocol.spec import WorkloadSpec
-from canary.training.plugins import call, load_callable
+from canary.training.plugins import call, load_callable, refused
 
 
 def build(spec: WorkloadSpec) -> Trainer:
@@ -15,23 +15,14 @@ def build(spec: WorkloadSpec) -> Trainer:
     assert path is not None
     trainer = call(ConfigError, key, path, load_callable(key, path), spec)
     if not isinstance(trainer, Trainer):
-        raise ConfigError(
-            f"{key} '{path}' returned a {type(trainer).__name__} instead of a transformers.Trainer",
-            "return a Trainer, or a subclass of it, that has not been started",
-            key=key,
-        )
+        what = f"returned a {type(trainer).__name__} instead of a transformers.Trainer"
+        hint = "return a Trainer, or a subclass of it, that has not been started"
+        raise refused(key, path, what, hint)
     if trainer.state.global_step:
-        raise ConfigError(
-            f"{key} '{path}' returned a trainer that already trained "
-            f"{trainer.state.global_step} steps",
-            "do not call its train()",
-            key=key,
-        )
+        what = f"returned a trainer that already trained {trainer.state.global_step} steps"
+        raise refused(key, path, what, "do not call its train()")
     if trainer.args.max_steps != spec.max_steps:
-        raise ConfigError(
-            f"{key} '{path}' returned a trainer with max_steps {trainer.args.max_steps}, but the "
-            f"canary runs {spec.max_steps} steps",
-            "set max_steps=spec.max_steps in its arguments",
-            key=key,
-        )
+        what = f"returned a trainer with max_steps {trainer.args.max_steps}, but the canary runs "
+        what += f"{spec.max_steps} steps"
+        raise refused(key, path, what, "set max_steps=spec.max_steps in its arguments")
     return trainer

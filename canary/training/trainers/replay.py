@@ -24,7 +24,7 @@ import torch
 from canary.errors import InputError, RunFailed
 from canary.record import jsonio
 from canary.record.ranks import rank_path
-from canary.training.collectors.aside import kept_random, random_states, uncounted
+from canary.training.collectors.aside import Wrapping, kept_random, random_states, uncounted
 from canary.training.collectors.batches import unmasked
 from canary.training.trainers.on_policy import OnPolicyCheck, prompts_of, setting_of
 
@@ -63,16 +63,20 @@ def completions_of(
         watch = OnPolicyCheck(trainer, model, lambda: _Stream(seed).drawn(), look_steps)
     if replay:
         path = rank_path(Path(replay), rank)
-        _wrap(model, _Replay(model, read(path), path.name, watch))
+        Wrapping().wrap(model, "generate", _Replay(model, read(path), path.name, watch))
         notes.append("completions were replayed from a recording, not sampled")
         yield watch
         return
     assert record
     sampled: Completions = defaultdict(list)
-    _wrap(model, functools.partial(_recorded, model, _Stream(seed), sampled, watch))
+    recorded = functools.partial(_recorded, model, _Stream(seed), sampled, watch)
+    Wrapping().wrap(model, "generate", recorded)
     notes.append("completions were recorded as they were sampled")
     yield watch
-    write(rank_path(Path(record), rank), sampled)
+    path = rank_path(Path(record), rank)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = [[list(prompt), completions] for prompt, completions in sampled.items()]
+    jsonio.replace_file(path, json.dumps(found))
 
 
 def read(path: Path) -> Completions:
@@ -80,44 +84,22 @@ def read(path: Path) -> Completions:
 
     Raises InputError if the file is missing or holds no completions.
     """
+    found, cause = {}, None
     try:
         rows = jsonio.loads(path.read_text(encoding="utf-8"))
         found = {tuple(prompt): completions for prompt, completions in rows}
     except (OSError, ValueError, TypeError) as error:
-        raise _no_recording(path) from error
+        cause = error
     if not found:
-        raise _no_recording(path)
+        words = f"{REPLAY} names {path}, which holds no completions"
+        raise InputError(words, f"record them first with {RECORD}") from cause
     return found
-
-
-def _no_recording(path: Path) -> InputError:
-    return InputError(
-        f"{REPLAY} names {path}, which holds no completions",
-        f"record them first with {RECORD}",
-    )
-
-
-def write(path: Path, sampled: Completions) -> None:
-    """Write the completions of a launch."""
-    found = [[list(prompt), completions] for prompt, completions in sampled.items()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    jsonio.replace_file(path, json.dumps(found))
 
 
 def _samples(trainer: Any) -> bool:
     """Return whether the trainer trains on what its model generates."""
     names = {base.__name__ for base in type(trainer).__mro__}
     return hasattr(trainer, "_generate_and_score_completions") or "PPOTrainer" in names
-
-
-def _wrap(model: Any, generate: Callable[..., Any]) -> None:
-    original = model.generate
-
-    @functools.wraps(original)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        return generate(original, *args, **kwargs)
-
-    model.generate = called
 
 
 class _Stream:
@@ -154,12 +136,11 @@ def _recorded(
         watch.look(original, args, kwargs)
     with stream.drawn():
         output = original(*args, **kwargs)
-    prompts, mask = _prompts(args, kwargs)
-    sequences = getattr(output, "sequences", output)
     eos, _ = _ids_of(model, kwargs)
     with uncounted():
-        completions = sequences[:, prompts.shape[1] :].tolist()
-        for prompt, completion in zip(_unpadded(prompts, mask), completions, strict=True):
+        width, prompts = _prompts(args, kwargs)
+        completions = getattr(output, "sequences", output)[:, width:].tolist()
+        for prompt, completion in zip(prompts, completions, strict=True):
             end = next((i + 1 for i, token in enumerate(completion) if token in eos), None)
             sampled[prompt].append(completion[:end])
     return output
@@ -188,17 +169,17 @@ class _Replay:
             )
         if self._watch is not None:
             self._watch.look(original, args, kwargs)
-        prompts, mask = _prompts(args, kwargs)
+        asked = prompts_of(args, kwargs)
         _, pad = _ids_of(self._model, kwargs)
         with uncounted():
-            found = [self._next(prompt) for prompt in _unpadded(prompts, mask)]
+            found = [self._next(prompt) for prompt in _prompts(args, kwargs)[1]]
             longest = max(map(len, found))
             allowed = kwargs.get("max_new_tokens") or config.max_new_tokens
             if allowed is not None and longest > allowed:
                 raise self._failed(f"a completion of {longest} tokens; {allowed} are allowed")
             rows = [each + [pad] * (longest - len(each)) for each in found]
-            completions = torch.tensor(rows, dtype=prompts.dtype, device=prompts.device)
-            return torch.cat([prompts, completions], dim=1)
+            completions = torch.tensor(rows, dtype=asked.dtype, device=asked.device)
+            return torch.cat([asked, completions], dim=1)
 
     def _next(self, prompt: Tokens) -> list[int]:
         if prompt not in self._remaining:
@@ -216,14 +197,11 @@ class _Replay:
         )
 
 
-def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the prompts (rows, tokens) of a call to `generate`, and their mask."""
+def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, list[Tokens]]:
+    """Return the padded width of the prompts of a call to `generate`, and each without padding."""
     prompts, mask = prompts_of(args, kwargs), kwargs.get("attention_mask")
-    return prompts, torch.ones_like(prompts) if mask is None else mask
-
-
-def _unpadded(prompts: torch.Tensor, mask: torch.Tensor) -> Iterator[Tokens]:
-    return map(tuple, unmasked(prompts, mask))
+    mask = torch.ones_like(prompts) if mask is None else mask
+    return prompts.shape[1], [tuple(row) for row in unmasked(prompts, mask)]
 
 
 def _ids_of(model: Any, kwargs: dict[str, Any]) -> tuple[frozenset[int], int]:

@@ -12,7 +12,7 @@ from datasets import Dataset
 from canary.errors import ConfigError, InputError, RunFailed
 from canary.inputs.embedded import EMBEDDED_DATA
 from canary.inputs.embedded.scoring import score
-from canary.training.plugins import NamedCall, explained, load_callable
+from canary.training.plugins import NamedCall, explained, load_callable, refused
 
 if TYPE_CHECKING:
     from canary.protocol.spec import WorkloadSpec
@@ -51,17 +51,12 @@ def match_reward(
     completions: list[Completion], answer: list[object], **_columns: Any
 ) -> list[float | None]:
     """Return 1 if the completion is the answer, CONTAINED_REWARD if it contains it, else 0."""
-    pairs = zip(completions, answer, strict=True)
-    return [
-        _match(completion_text(completion).strip(), str(right).strip())
-        for completion, right in pairs
-    ]
-
-
-def _match(text: str, right: str) -> float:
-    if text == right:
-        return 1.0
-    return CONTAINED_REWARD if right and right in text else 0.0
+    found: list[float | None] = []
+    for completion, right in zip(completions, answer, strict=True):
+        text, wanted = completion_text(completion).strip(), str(right).strip()
+        contained = CONTAINED_REWARD if wanted and wanted in text else 0.0
+        found.append(1.0 if text == wanted else contained)
+    return found
 
 
 def completion_text(completion: Completion) -> str:
@@ -114,11 +109,8 @@ class NamedReward(NamedCall):
         return values
 
     def _refused(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"{self.key} '{self.path}' {what}",
-            "return a list with one finite number, or None, for each completion",
-            key=self.key,
-        )
+        hint = "return a list with one finite number, or None, for each completion"
+        return refused(self.key, self.path, what, hint)
 
 
 def _is_number(value: Any) -> bool:

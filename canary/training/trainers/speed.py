@@ -19,6 +19,7 @@ from torch.utils.data import BatchSampler, Sampler
 from canary.config.checks import require_liger_installed
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
+from canary.training.collectors.aside import Wrapping
 
 ADAMW: Mapping[str, dict[str, bool]] = {
     "loop": {"foreach": False, "fused": False},
@@ -118,14 +119,11 @@ def apply(trainer: Any, config: CanaryConfig) -> None:
 
 
 def _choose_adamw(trainer: Any, flags: Mapping[str, bool]) -> None:
-    original = trainer.get_optimizer_cls_and_kwargs
-
-    @functools.wraps(original)
-    def chosen(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    def chosen(original: Any, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         family, settings = original(*args, **kwargs)
         return family, settings | flags
 
-    trainer.get_optimizer_cls_and_kwargs = chosen
+    Wrapping().wrap(trainer, "get_optimizer_cls_and_kwargs", chosen)
 
 
 def _fuse_kernels(trainer: Any) -> None:
@@ -188,20 +186,18 @@ def bucket_rows(trainer: Any) -> None:
 
     Raises ConfigError if rows have no token ids, or the loader does not draw rows one by one.
     """
-    original = trainer.get_train_dataloader
     lengths = row_lengths(trainer.train_dataset)
     args = trainer.args
     together = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
 
-    @functools.wraps(original)
-    def sorted_rows() -> Any:
+    def sorted_rows(original: Any) -> Any:
         # After accelerate has put its sampler in, so that steps get the same rows as without this.
         loader = original()
         batches = _innermost(loader.batch_sampler)
         batches.sampler = Bucketed(batches.sampler, lengths, together)
         return loader
 
-    trainer.get_train_dataloader = sorted_rows
+    Wrapping().wrap(trainer, "get_train_dataloader", sorted_rows)
 
 
 def _innermost(batches: Any) -> BatchSampler:
@@ -252,20 +248,15 @@ def keep_one_dtype(model: Any) -> None:
     """
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     for name in MAKERS:
-        if hasattr(inner, name):
-            setattr(inner, name, _making(getattr(inner, name)))
+        Wrapping().wrap(inner, name, _around_making)
 
 
-def _making(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        cache = original(*args, **kwargs)
-        for layer in getattr(getattr(cache, "self_attention_cache", cache), "layers", ()):
-            if not hasattr(layer.update, "__wrapped__"):
-                layer.update = _updating(layer.update)
-        return cache
-
-    return made
+def _around_making(original: Any, *args: Any, **kwargs: Any) -> Any:
+    cache = original(*args, **kwargs)
+    for layer in getattr(getattr(cache, "self_attention_cache", cache), "layers", ()):
+        if not hasattr(layer.update, "__wrapped__"):
+            layer.update = _updating(layer.update)
+    return cache
 
 
 def _updating(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -42,18 +42,12 @@ def asked() -> bool:
 def without_switches(spec: WorkloadSpec) -> WorkloadSpec:
     """Return the same job without speed settings. Raises ConfigError if trl does not train it."""
     config = spec.config
+    why = "it cannot change what a trainer_factory builds" if config.trainer_factory else None
     if config.trainer.own_loop:
-        raise ConfigError(
-            f"{VARIABLE} is set, but {config.trainer.title} is the canary's own loop",
-            f"unset {VARIABLE}",
-            key="training_type",
-        )
-    if config.trainer_factory is not None:
-        raise ConfigError(
-            f"{VARIABLE} is set, but it cannot change what a trainer_factory builds",
-            f"unset {VARIABLE}",
-            key="training_type",
-        )
+        why = f"{config.trainer.title} is the canary's own loop"
+    if why is not None:
+        words = f"{VARIABLE} is set, but {why}"
+        raise ConfigError(words, f"unset {VARIABLE}", key="training_type")
     plain = {"speed": SpeedConfig(), "attn_implementation": None, "num_workers": 0}
     return replace(spec, config=config.model_copy(update=plain), trl_defaults=True)
 

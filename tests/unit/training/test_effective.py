@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from canary.training.collectors.batches import row_hashes
-from canary.training.exact.effective import effective_settings, own_loss
+from canary.training.exact.effective import LOSSES, effective_settings, own_method
 
 
 class Trainer:
@@ -40,8 +40,9 @@ def test_settings_are_those_in_force_and_no_secret_or_place() -> None:
 
 
 def test_a_loss_of_the_users_is_named_and_one_of_a_library_is_not() -> None:
-    assert own_loss(Trainer()) == "compute_loss"
-    assert own_loss(SimpleNamespace(compute_loss=nn.functional.cross_entropy)) is None
+    assert own_method(Trainer(), LOSSES) == "compute_loss"
+    of_torch = SimpleNamespace(compute_loss=nn.functional.cross_entropy)
+    assert own_method(of_torch, LOSSES) is None
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

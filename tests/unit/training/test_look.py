@@ -315,7 +315,7 @@ def plain_sums(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 @pytest.mark.parametrize(
     "part",
     [
-        "exact.signals.own_loss", "exact.signals.describe_model", "exact.signals.describe_batch",
+        "exact.signals.own_method", "exact.signals.describe_model", "exact.signals.describe_batch",
         "exact.signals.gradient_norms", "exact.parameters.gradient_norms",
         "exact.signals.UpdateCapture", "exact.operators._size", "look.describe_data",
     ],

@@ -50,35 +50,56 @@ class Detector(Protocol):
         """Return the alerts of this step; most steps have no alerts."""
 
 
-def alert(
-    type: str, step: int, message: str, value: float | None, limit: float | None, **metadata: Any
-) -> Alert:
-    """Return an alert of one of the `TYPES`."""
-    return Alert(*TYPES[type], type, message, step, value, limit, metadata)
-
-
-class Episodes:
-    """Limits reports: a condition that lasts is not reported at every step."""
+class Watch:
+    """Base of the canary's detectors: a condition that lasts is not reported at every step."""
 
     def __init__(self) -> None:
         self._held_at: dict[str, int] = {}
         self._reported_at: dict[str, int] = {}
         self._now = 0
+        """How many observations had what this detector checks."""
 
-    def next(self) -> None:
-        """Move to the next observation."""
-        self._now += 1
+    def observe(self, observation: Observation) -> list[Alert]:
+        """Return the alerts of this step."""
+        self._step, self._alerts = observation.step, list[Alert]()
+        self.check(observation)
+        return self._alerts
 
-    def is_new(self, condition: str, holds: bool) -> bool:
-        """Return whether to report `condition` now."""
-        if not holds:
-            return False
-        since = self._now - self._held_at.get(condition, -AGAIN)
-        self._held_at[condition] = self._now
-        if since <= QUIET and self._now - self._reported_at[condition] < AGAIN:
-            return False
-        self._reported_at[condition] = self._now
-        return True
+    def check(self, observation: Observation) -> None:
+        """Alert or report what is wrong in this step."""
+        raise NotImplementedError
+
+    def alert(
+        self,
+        kind: str,
+        words: str,
+        value: float | None,
+        limit: float | None,
+        step: int | None = None,
+        **metadata: Any,
+    ) -> None:
+        """Raise an alert of one of the `TYPES`; `step`: an earlier one, where it began."""
+        at = self._step if step is None else step
+        self._alerts.append(Alert(*TYPES[kind], kind, words, at, value, limit, metadata))
+
+    def report(
+        self,
+        kind: str,
+        words: str,
+        value: float | None,
+        limit: float | None,
+        now: int | None = None,
+        **metadata: Any,
+    ) -> None:
+        """Raise an alert for a condition that holds, if it began or was last told long ago. `now`:
+        for a condition with a count of its own."""
+        condition = f"{kind} {metadata.get('group')} {now is None}"
+        now = self._now if now is None else now
+        since = now - self._held_at.get(condition, -AGAIN)
+        self._held_at[condition] = now
+        if since > QUIET or now - self._reported_at[condition] >= AGAIN:
+            self._reported_at[condition] = now
+            self.alert(kind, words, value, limit, **metadata)
 
 
 MOST_CORRELATED = 0.95

@@ -6,11 +6,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterator
 from itertools import islice, pairwise
+from typing import Any
 
-from canary.record.alert import Alert
-from canary.training.anomaly.detectors.common import Episodes, alert
+from canary.training.anomaly.detectors.common import Watch
 from canary.training.anomaly.observation import Observation
 
 SCALING = 20
@@ -18,30 +17,30 @@ SCALING = 20
 non-finite norms in succession are ignored."""
 
 
-class FiniteDetector:
+class FiniteDetector(Watch):
     """Checks the raw loss, the gradient norm, KL and reward."""
 
     def __init__(self, scaled_gradients: bool = False) -> None:
+        super().__init__()
         self._patience = SCALING if scaled_gradients else 0
         self._bad_norms = 0
-        self._episodes = Episodes()
 
-    def observe(self, observation: Observation) -> Iterator[Alert]:
+    def check(self, observation: Observation) -> None:
         """Check one step."""
-        self._episodes.next()
-        step, norm = observation.step, observation.grad_norm
+        self._now += 1
+        norm = observation.grad_norm
         reward = observation.rewards.mean if observation.rewards is not None else None
         # `kl_blowup` reports an infinite KL.
         kl = None if observation.kl == math.inf else observation.kl
         for name, value in (("loss", observation.loss), ("kl", kl), ("reward", reward)):
-            if self._episodes.is_new(name, value is not None and not math.isfinite(value)):
-                yield alert(f"{name}_not_finite", step, f"the {name} is {value}", value, None)
+            if value is not None and not math.isfinite(value):
+                self.report(f"{name}_not_finite", f"the {name} is {value}", value, None)
         if norm is None:
             return
         self._bad_norms = 0 if math.isfinite(norm) else self._bad_norms + 1
-        if self._episodes.is_new("gradient", self._bad_norms > self._patience):
+        if self._bad_norms > self._patience:
             words = f"the gradient norm is {norm}"
-            yield alert("gradient_not_finite", step, words, norm, None, steps=self._bad_norms)
+            self.report("gradient_not_finite", words, norm, None, steps=self._bad_norms)
 
 
 EXPLOSION = 10.0
@@ -67,7 +66,7 @@ JUMPY = 10.0
 """Norms are unstable if they change by more than this factor in half of the steps."""
 
 
-class GradientDetector:
+class GradientDetector(Watch):
     """Compares norms with the run's usual level, or with the thresholds that the user sets.
 
     Args:
@@ -83,64 +82,58 @@ class GradientDetector:
         vanishing_threshold: float | None = None,
         window_size: int = 100,
     ) -> None:
+        super().__init__()
         self._explosion = explosion_threshold
         self._vanishing = vanishing_threshold or VANISHING
         self._patience = LOW if vanishing_threshold is None else 1
         self._norms: deque[float] = deque(maxlen=window_size)
         self._without_signal: deque[float] = deque(maxlen=window_size)
-        self._seen = 0
-        self._low = 0
-        self._episodes = Episodes()
+        self._seen = self._low = 0
 
-    def observe(self, observation: Observation) -> Iterator[Alert]:
+    def check(self, observation: Observation) -> None:
         """Check one norm; `FiniteDetector` handles a norm that is not finite."""
         norm = observation.grad_norm
         if norm is None or not math.isfinite(norm):
             return
-        self._episodes.next()
+        self._now += 1
         if norm > (self._explosion or EXPLOSION):
-            yield from self._exploded(observation.step, norm)
+            self._exploded(norm)
         if observation.no_signal:
             # Groups of equal rewards have little gradient or none, and not what is usual.
             if norm >= self._vanishing:
                 self._without_signal.append(norm)
             return
-        yield from self._vanished(observation.step, norm)
+        # The first norm may be near 0 because the weights start at 0.
+        self._low = self._low + 1 if norm < self._vanishing else 0
+        if self._low >= self._patience or self._low == self._seen + 1 > 1:
+            words = f"the model learns almost nothing: gradient norm {norm:.4g} is below "
+            words += f"{self._vanishing:g}"
+            self.report("gradient_vanishing", words, norm, self._vanishing)
         self._norms.append(norm)
         self._seen += 1
-        yield from self._varies(observation.step)
+        if len(self._norms) > CHANGES and self._seen % EVERY == 0:
+            self._varies()
 
-    def _exploded(self, step: int, norm: float) -> Iterator[Alert]:
+    def _exploded(self, norm: float) -> None:
         norms = self._norms if len(self._norms) >= KNOWN else self._norms + self._without_signal
         limit = self._explosion or _limit(norms)
-        if self._episodes.is_new("explosion", norm > limit):
+        if norm > limit:
             usual = statistics.median(norms) if norms else None
             compared = "" if usual is None else f"; the median of recent steps is {usual:.4g}"
             words = f"gradient norm {norm:.4g} is above the limit {limit:.4g}{compared}"
-            more = {"median": usual, "norms": len(norms)}
-            yield alert("gradient_explosion", step, words, norm, limit, **more)
+            more: dict[str, Any] = {"median": usual, "norms": len(norms)}
+            self.report("gradient_explosion", words, norm, limit, **more)
 
-    def _vanished(self, step: int, norm: float) -> Iterator[Alert]:
-        # The first norm may be near 0 because the weights start at 0.
-        self._low = self._low + 1 if norm < self._vanishing else 0
-        low = self._low >= self._patience or self._low == self._seen + 1 > 1
-        if self._episodes.is_new("vanishing", low):
-            words = f"the model learns almost nothing: gradient norm {norm:.4g} is below "
-            words += f"{self._vanishing:g}"
-            yield alert("gradient_vanishing", step, words, norm, self._vanishing)
-
-    def _varies(self, step: int) -> Iterator[Alert]:
-        if len(self._norms) <= CHANGES or self._seen % EVERY:
-            return
+    def _varies(self) -> None:
         recent = islice(self._norms, len(self._norms) - CHANGES - 1, None)
         logs = [math.log(norm) for norm in recent if norm >= self._vanishing]
         if len(logs) <= CHANGES // 2:
             return
         factor = math.exp(statistics.median(abs(b - a) for a, b in pairwise(logs)))
-        if self._episodes.is_new("variance", factor > JUMPY):
+        if factor > JUMPY:
             words = f"gradient norms are unstable: in half of the last {CHANGES} steps they "
             words += f"changed by a factor of at least {factor:.3g}"
-            yield alert("gradient_variance", step, words, factor, JUMPY)
+            self.report("gradient_variance", words, factor, JUMPY)
 
 
 def _limit(norms: deque[float]) -> float:

@@ -68,7 +68,8 @@ def can_attach(name: str) -> bool:
     if not os.path.exists(os.environ["_RLHF_CANARY_JOB"]):  # noqa: PTH110
         return False
     mark(name)
-    load_canary()
+    # `import canary` then finds this package, but no other package installed beside it.
+    load("canary", "__init__.py", [PACKAGE])
     return True
 
 
@@ -119,34 +120,22 @@ def code_runs() -> None:
 def load_alone(module_path: str) -> ModuleType:
     """Load a module of the canary by its path in the package, without the package itself. An
     `import` of it by its name then finds this one."""
-    name = f"canary.{module_path.replace('/', '.')}"
+    return load(f"canary.{module_path.replace('/', '.')}", f"{module_path}.py")
+
+
+def load(name: str, file: str, folders: list[str] | None = None) -> ModuleType:
+    """Load a file of the package as the module of this name, once. `folders`: of a package."""
     known = sys.modules.get(name)
     if known is not None:
         return known
-    path = os.path.join(PACKAGE, f"{module_path}.py")  # noqa: PTH118
-    spec = importlib.util.spec_from_file_location(name, path)
+    path = os.path.join(PACKAGE, file)  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look there
     spec.loader.exec_module(module)
     return module
-
-
-def load_canary() -> None:
-    """Make `import canary` find this package, but no other package installed beside it."""
-    if "canary" in sys.modules:
-        return
-    spec = importlib.util.spec_from_file_location(
-        "canary",
-        os.path.join(PACKAGE, "__init__.py"),  # noqa: PTH118
-        submodule_search_locations=[PACKAGE],
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["canary"] = module
-    spec.loader.exec_module(module)
 
 
 def foreign_canary() -> str | None:

@@ -99,8 +99,16 @@ def build(spec: WorkloadSpec) -> PPOTrainer:
     )
     _require_a_horizon(spec, arguments)
     _require_prompts(spec, rows, tokenizer)
+    # The tokens of the longest prompt, if a tensor needs that width.
+    widest = None
+    if config.speed.lengths == "fixed" or has_fixed_cache(config):
+        widest = max(len(prompt_ids(row, tokenizer)) for row in rows)
     policy = load_model(spec, tokenizer)
-    policy.generation_config = _only_token_ids(policy.generation_config)
+    # A model's other settings change what is sampled (top_k, repetition_penalty ...). `generate`
+    # would use them, and PPO would learn from other log-probabilities than it sampled.
+    kept = ("bos_token_id", "eos_token_id", "pad_token_id")
+    tokens = {name: getattr(policy.generation_config, name) for name in kept}
+    policy.generation_config = GenerationConfig(**tokens)
     reference = reference_of(spec, policy)
     adapt.checkpoint_activations(policy, arguments)
     trainer = PPOTrainer(
@@ -108,7 +116,7 @@ def build(spec: WorkloadSpec) -> PPOTrainer:
         reference=reference,
         scorer=build_scorer(spec, rows, tokenizer, arguments.device),
         args=arguments,
-        switches=switches_of(config, _widest(spec, rows, tokenizer)),
+        switches=switches_of(config, widest),
         train_dataset=rows,
         processing_class=tokenizer,
         callbacks=callbacks(spec),
@@ -150,13 +158,6 @@ def _require_prompts(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokeniz
             )
 
 
-def _only_token_ids(config: GenerationConfig) -> GenerationConfig:
-    """Drop a model's settings that change what is sampled (top_k, repetition_penalty ...).
-    `generate` would use them, and PPO would learn from other log-probabilities than it sampled."""
-    tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
-    return GenerationConfig(**{name: getattr(config, name) for name in tokens})
-
-
 def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:
     """Return the policy with its adapter (if any) and a value head. Dropout is off, so that the
     policy that samples is the one that is trained."""
@@ -171,14 +172,6 @@ def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:
         spec.notes.append("lora_dropout is not used: PPO trains the policy that it samples from")
     set_seed(spec.config.seed)
     return ActorCritic(policy)
-
-
-def _widest(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the tokens of the longest prompt, or None if no tensor needs that width."""
-    speed = spec.config.speed
-    if speed.lengths != "fixed" and not has_fixed_cache(spec.config):
-        return None
-    return max(len(prompt_ids(row, tokenizer)) for row in rows)
 
 
 @dataclass(frozen=True)

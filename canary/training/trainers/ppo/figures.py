@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -96,28 +95,25 @@ def rollout_metrics(
     `score` is that of the reward model or functions; `reward` and `reward_std` are of scores minus
     the penalty for a missing EOS. `kl`, `entropy`, `values_mean`, `logprobs` and
     `reference_logprobs` are means per token; `kl_sequence` is the mean per completion."""
-    rollout, mask = collected.rollout, collected.rollout.completion_mask
-    assert rollout.raw_scores is not None
-    assert rollout.scores is not None
-    assert rollout.values is not None
-    assert rollout.entropy is not None
-    assert rollout.logprobs is not None
-    assert rollout.reference_logprobs is not None
+    known, mask = collected.rollout.tensors(), collected.rollout.completion_mask
     of_rows = {
-        "score": rollout.raw_scores,
-        "reward": rollout.scores,
+        "score": known["raw_scores"],
+        "reward": known["scores"],
         "completion_length": mask.sum(dim=1),
-        "eos_rate": rollout.ended(eos_id),
+        "eos_rate": collected.rollout.ended(eos_id),
     }
     of_tokens = {
         "kl": collected.kl,
-        "entropy": rollout.entropy,
-        "values_mean": rollout.values,
-        "logprobs": rollout.logprobs,
-        "reference_logprobs": rollout.reference_logprobs,
+        "entropy": known["entropy"],
+        "values_mean": known["values"],
+        "logprobs": known["logprobs"],
+        "reference_logprobs": known["reference_logprobs"],
     }
     columns = of_rows | {name: kept(value, mask).sum(dim=1) for name, value in of_tokens.items()}
-    table = every_row(columns)
+    # The rows of all ranks, as float64 on the host; each rank must have as many rows.
+    local = torch.stack([column.float() for column in columns.values()], dim=1)
+    whole = gather(local).cpu().double()
+    table = dict(zip(columns, whole.unbind(dim=1), strict=True))
     tokens = table["completion_length"].sum()
     found = {name: table[name].mean() for name in of_rows}
     found |= {name: table[name].sum() / tokens for name in of_tokens}
@@ -136,14 +132,6 @@ def moments_of_ranks(values: torch.Tensor, mask: torch.Tensor, accelerator: Any)
     mean = total / count
     squares = accelerator.reduce(kept(values - mean, mask).square().sum(), "sum")
     return Moments(mean, squares / (count - 1).clamp(min=1))
-
-
-def every_row(columns: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return each column, (rows,), with the rows of all ranks, as float64 on the host. One gather
-    serves all columns; each rank must have as many rows."""
-    local = torch.stack([column.float() for column in columns.values()], dim=1)
-    table = gather(local).cpu().double()
-    return dict(zip(columns, table.unbind(dim=1), strict=True))
 
 
 def largest(value: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,11 +33,6 @@ class Request:
     values: bool = True
     entropy: bool = False
     whole: bool = False
-
-
-def positions(attention_mask: torch.Tensor) -> torch.Tensor:
-    """Return (rows, tokens): each token's place in its sequence, however it is padded."""
-    return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
 
 
 class LanguageModel:
@@ -73,18 +67,17 @@ class LanguageModel:
         finally:
             self._whole.train(training)
 
-    def _inputs(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> dict[str, Any]:
-        inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
-        if self._takes_positions:
-            inputs["position_ids"] = positions(attention_mask)
-        return inputs | {"use_cache": False}
-
     def __call__(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
     ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
         """Return (log-probabilities, hidden states, entropy) of the last `length` tokens of each
         row. A token's probability and value come from the hidden state before it."""
-        inputs = self._inputs(input_ids, attention_mask)
+        inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if self._takes_positions:
+            # Each token's place in its sequence, however it is padded.
+            places = attention_mask.long().cumsum(dim=1) - 1
+            inputs["position_ids"] = places.clamp(min=0)
+        inputs["use_cache"] = False
         if self._splits:
             hidden = self._trunk(**inputs).last_hidden_state
         else:
@@ -166,22 +159,15 @@ class Reference:
     """The reference model: a frozen copy of the policy, or the policy without its adapter."""
 
     def __init__(self, copy: Any | None, policy: Any) -> None:
-        self._policy = policy if copy is None else None
+        self._policy: Any = policy if copy is None else None
         self._language_model = LanguageModel(policy if copy is None else copy)
-
-    @contextlib.contextmanager
-    def _switched_off(self) -> Iterator[None]:
-        if self._policy is None:
-            yield
-        else:
-            with self._policy.disable_adapter():
-                yield
 
     def logprobs(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
     ) -> torch.Tensor:
         """Return (rows, length): log-probabilities of the last `length` tokens of each row."""
-        with torch.no_grad(), self._switched_off():
+        off = contextlib.nullcontext() if self._policy is None else self._policy.disable_adapter()
+        with torch.no_grad(), off:
             found, _, _ = self._language_model(input_ids, attention_mask, length, request)
         assert found is not None
         return found

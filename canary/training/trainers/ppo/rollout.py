@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +17,13 @@ if TYPE_CHECKING:
 DataRow = dict[str, Any]
 
 
-def prompt_text(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the prompt as text; conversations go through the chat template."""
-    prompt = row["prompt"]
-    if isinstance(prompt, str):
-        return prompt
-    text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-    return str(text)
-
-
 def prompt_ids(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return the token ids of the prompt; a chat template already contains its special tokens."""
-    text = prompt_text(row, tokenizer)
-    plain = isinstance(row["prompt"], str)
+    """Return the token ids of the prompt. Conversations go through the chat template, which
+    already contains its special tokens."""
+    text: Any = row["prompt"]
+    plain = isinstance(text, str)
+    if not plain:
+        text = tokenizer.apply_chat_template(text, tokenize=False, add_generation_prompt=True)
     ids: list[int] = tokenizer(text, add_special_tokens=plain)["input_ids"]
     return ids
 
@@ -136,11 +131,6 @@ class Rollout:
         return torch.cat([self.prompt_mask, self.completion_mask.to(self.prompt_mask)], dim=1)
 
 
-def micro_batches(rows: int, size: int) -> Iterator[slice]:
-    """Yield slices of `size` rows; the last one may be shorter."""
-    return (slice(start, start + size) for start in range(0, rows, size))
-
-
 @dataclass(frozen=True)
 class Sampling:
     """How completions are sampled: with a temperature, but without top-k or top-p."""
@@ -177,7 +167,9 @@ class Sampling:
 def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
     """Sample one completion for each prompt."""
     found = []
-    for rows in micro_batches(len(prompts.ids), sampling.rows_at_once or len(prompts.ids)):
+    at_once = sampling.rows_at_once or len(prompts.ids)
+    for start in range(0, len(prompts.ids), at_once):
+        rows = slice(start, start + at_once)
         ids, mask = prompts.ids[rows], prompts.mask[rows]
         if sampling.width is None:
             most = int(mask.sum(dim=1).max())
@@ -186,14 +178,11 @@ def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
             sequences = policy.generate(input_ids=ids, attention_mask=mask, **sampling.arguments())
         found.append(sequences[:, ids.shape[1] :])
     width = sampling.width or max(each.shape[1] for each in found)
-    completions = torch.cat([_padded(each, width, sampling.pad_id) for each in found])
+    # A batch is shorter if all its rows ended early.
+    pad = functools.partial(torch.nn.functional.pad, value=sampling.pad_id)
+    completions = torch.cat([pad(each, (0, width - each.shape[1])) for each in found])
     kept = completion_mask(completions, sampling.eos_id)
     return Rollout(prompts.ids, prompts.mask, completions.masked_fill(~kept, sampling.pad_id), kept)
-
-
-def _padded(ids: torch.Tensor, width: int, pad_id: int) -> torch.Tensor:
-    """Pad on the right to `width`: a batch is shorter if all its rows ended early."""
-    return torch.nn.functional.pad(ids, (0, width - ids.shape[1]), value=pad_id)
 
 
 @dataclass(frozen=True)

@@ -50,16 +50,6 @@ class Samples:
         """The prompts as the data has them."""
         return [row["prompt"] for row in self.rows]
 
-    def prompt_tokens(self) -> list[list[int]]:
-        """Return the ids of each prompt, without padding."""
-        return unmasked(self.rollout.prompt_ids, self.rollout.prompt_mask)
-
-    def as_prompted(self) -> Sequence[str] | list[list[dict[str, str]]]:
-        """Return the completions in the form of their prompts: texts, or lists of one message."""
-        if isinstance(self.rows[0]["prompt"], str):
-            return list(self.completions)
-        return [[{"role": "assistant", "content": text}] for text in self.completions]
-
     def completion_tokens(self) -> list[list[int]]:
         """Return the ids of each completion, without padding."""
         return unmasked(self.rollout.completion_ids, self.rollout.completion_mask)
@@ -104,10 +94,14 @@ class RewardFunctions:
     def score(self, samples: Samples) -> torch.Tensor:
         """Return the sum of the functions' rewards, float32 (rows,)."""
         names = (name for name in samples.rows[0] if name != "prompt")
+        # In the form of their prompts: texts, or lists of one message.
+        completions: Sequence[Any] = samples.completions
+        if not isinstance(samples.rows[0]["prompt"], str):
+            completions = [[{"role": "assistant", "content": text}] for text in completions]
         arguments = {
             **{name: [row[name] for row in samples.rows] for name in names},
             "prompts": samples.prompts,
-            "completions": samples.as_prompted(),
+            "completions": list(completions),
             "completion_ids": samples.completion_tokens(),
         }
         columns = [_called(function, arguments) for function in self.functions]
@@ -185,7 +179,7 @@ class RewardModel:
     def _sequences(self, samples: Samples) -> list[list[int]]:
         completions = samples.completion_tokens()
         if self.takes_ids:
-            prompts = samples.prompt_tokens()
+            prompts = unmasked(samples.rollout.prompt_ids, samples.rollout.prompt_mask)
             whole = [p + c for p, c in zip(prompts, completions, strict=True)]
         else:
             ended = [tokens[-1:] == [self._policy_eos] for tokens in completions]

@@ -145,8 +145,11 @@ class PPOTrainer(Trainer):
         with self.watch.phase("generation"), self.accelerator.autocast():
             rollout = sample(self.model, prompts, self.sampling)
         with self.watch.phase("reward"):
-            scores = self._scores(prompts, rollout)
-            rollout = rollout.with_(raw_scores=scores, scores=self._penalised(scores, rollout))
+            raw = scores = self._scores(prompts, rollout)
+            if self.args.missing_eos_penalty is not None:
+                missing = ~rollout.ended(self.sampling.eos_id)
+                scores = raw - self.args.missing_eos_penalty * missing.float()
+            rollout = rollout.with_(raw_scores=raw, scores=scores)
         with self.watch.phase("logprob"):
             rollout = self._with_model_outputs(rollout)
         with self.watch.phase("advantage"):
@@ -165,13 +168,6 @@ class PPOTrainer(Trainer):
         texts = self.tokenizer_in_use.batch_decode(rollout.completion_ids, skip_special_tokens=True)
         scores = self.scorer.score(Samples(prompts.rows, texts, rollout))
         return scores.to(rollout.completion_ids.device, torch.float32)
-
-    def _penalised(self, scores: torch.Tensor, rollout: Rollout) -> torch.Tensor:
-        """Return (rows,): scores minus the penalty for completions without EOS."""
-        if self.args.missing_eos_penalty is None:
-            return scores
-        ended = rollout.ended(self.sampling.eos_id)
-        return scores - self.args.missing_eos_penalty * (~ended).float()
 
     def _with_model_outputs(self, rollout: Rollout) -> Rollout:
         """Return the rollout with log-probabilities of policy and reference, values and entropy.
@@ -293,16 +289,12 @@ class PPOTrainer(Trainer):
         self.watch.metrics(metrics)
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
         with self.watch.phase("logging"):
-            self._log_and_save(metrics, rate)
+            if self.control.should_log:
+                self.log({"loss": metrics["loss"], **metrics, "learning_rate": rate})
+            if self.control.should_save:
+                self._save_checkpoint(self.model, trial=None)
+                self.control = self.callback_handler.on_save(self.args, self.state, self.control)
         self.watch.step_over()
-
-    def _log_and_save(self, metrics: dict[str, float], rate: float) -> None:
-        if self.control.should_log:
-            first = {name: metrics[name] for name in ("loss",) if name in metrics}
-            self.log({**first, **metrics, "learning_rate": rate})
-        if self.control.should_save:
-            self._save_checkpoint(self.model, trial=None)
-            self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """Save the policy in transformers' format, with its tokenizer and the value head."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterator
 from itertools import pairwise
 
-from canary.record.alert import Alert
-from canary.training.anomaly.detectors.common import Episodes, alert, split, spread_of, trend_of
+from canary.training.anomaly.detectors.common import Watch, split, spread_of, trend_of
 from canary.training.anomaly.observation import Observation
 
 NOTHING = 1e-6
@@ -53,12 +51,23 @@ once, not steadily."""
 KEPT = 100
 
 
-class ConvergenceDetector:
-    """Reports divergence and plateaus. A plateau: at a rate that trains, the last `plateau_window`
-    losses lie within a band of `plateau_threshold` times their mean; or, with noise, their trend
-    over most of the run is surely none."""
+WINDOW = 50
+KNOWN = 15
+NEIGHBOURS = 5
+UNUSUAL = 10.0
+"""A spike is above the previous losses by this many standard deviations of step changes ..."""
+TIMES = 2.0
+"""... and at least this many times as high."""
+
+
+class ConvergenceDetector(Watch):
+    """Reports divergence, plateaus and spikes. A plateau: at a rate that trains, the last
+    `plateau_window` losses lie within a band of `plateau_threshold` times their mean; or, with
+    noise, their trend over most of the run is surely none. A policy's losses cancel to 0, so that
+    they have no level: of them only plateaus are reported."""
 
     def __init__(self, plateau_threshold: float = 0.001, plateau_window: int = 50) -> None:
+        super().__init__()
         self._threshold = plateau_threshold
         self._least_change = max(plateau_threshold, min(STILL, STILL / 0.001 * plateau_threshold))
         self._losses: deque[float] = deque(maxlen=plateau_window)
@@ -66,13 +75,11 @@ class ConvergenceDetector:
         self._peak = 0.0
         self._recent: deque[float] = deque(maxlen=KEPT)
         self._first: list[float] = []
-        self._seen = 0
         self._history = _Blocks()
         self._trained = _Blocks()
-        self._episodes = Episodes()
-        self._by_block = Episodes()
+        self._blocks = 0
 
-    def observe(self, observation: Observation) -> Iterator[Alert]:
+    def check(self, observation: Observation) -> None:
         """Check one loss."""
         if observation.learning_rates:
             rate = max(observation.learning_rates)
@@ -84,66 +91,65 @@ class ConvergenceDetector:
         loss = observation.loss
         if loss is None or not math.isfinite(loss):
             return
-        self._episodes.next()
+        self._now += 1
         self._losses.append(loss)
-        yield from self._flat(observation.step)
+        self._flat()
         if observation.surrogate:
             return
         # The loss of online RL has no level: it begins at 0, and its penalty grows.
         has_level = observation.rewards is None
         if has_level and self._trained.add(loss):
-            self._by_block.next()
+            self._blocks += 1
             means = self._trained.means
             for part in (means[len(means) // 3 :], means[3 * len(means) // 4 :]):
-                yield from self._still(observation.step, part)
-        yield from self._divergence(observation.step, loss, has_level)
+                self._still(part)
+        known = list(self._recent)[-WINDOW:]
+        self._divergence(loss, has_level)
+        if len(known) >= KNOWN and min(known) > NOTHING:
+            self._spike(known, loss)
 
-    def _flat(self, step: int) -> Iterator[Alert]:
+    def _flat(self) -> None:
         window = self._losses.maxlen or 1
         if len(self._losses) < window or window < 2:
             return
         highest, lowest = max(self._losses), min(self._losses)
         level = abs(statistics.fmean(self._losses))
-        if level < NOTHING or highest - lowest >= self._threshold * level or not self._trains():
+        if level < NOTHING or highest - lowest >= self._threshold * level:
             return
-        if self._episodes.is_new("plateau", True):
+        # Whether the rate was high enough for the loss to move, and did not rise.
+        rates = self._rates or (0.0,)
+        if rates[-1] <= rates[0] and min(rates) >= TRAINING * self._peak:
             width = (highest - lowest) / level
             words = f"the loss has stopped moving: the last {window} values differ by at most "
             words += f"{100 * width:.2g}%, near {level:.4g}"
-            yield alert("convergence_plateau", step, words, width, self._threshold, mean=level)
+            self.report("convergence_plateau", words, width, self._threshold, mean=level)
 
-    def _trains(self) -> bool:
-        """Return whether the rate was high enough for the loss to move, and did not rise."""
-        if not self._rates:
-            return True
-        rising = self._rates[-1] > self._rates[0]
-        return not rising and (self._peak == 0.0 or min(self._rates) >= TRAINING * self._peak)
-
-    def _still(self, step: int, blocks: list[float]) -> Iterator[Alert]:
+    def _still(self, blocks: list[float]) -> None:
         steps = len(blocks) * self._trained.length
         if steps < STILL_STEPS or min(blocks) <= NOTHING:
             return
         level = statistics.fmean(blocks)
         change, error = (each / level for each in trend_of(blocks))
         most = abs(change) + PERCENT_99 * error
-        still = most < self._least_change and change > -FALLS * error
-        if self._by_block.is_new("plateau", still):
+        if most < self._least_change and change > -FALLS * error:
             words = f"the loss has stopped moving: over the last {steps} steps it changed by "
             words += f"{100 * change:+.2g}% (at most {100 * most:.2g}%), near {level:.4g}"
-            yield alert("convergence_plateau", step, words, most, self._least_change, mean=level)
+            least, now = self._least_change, self._blocks
+            self.report("convergence_plateau", words, most, least, now=now, mean=level)
 
-    def _divergence(self, step: int, loss: float, has_level: bool) -> Iterator[Alert]:
+    def _divergence(self, loss: float, has_level: bool) -> None:
         if len(self._recent) >= RECENT:
             self._history.add(self._recent[-RECENT])
         self._recent.append(loss)
-        self._seen += 1
         if len(self._first) < FIRST:
             self._first.append(loss)
         blocks = self._history.means
-        if has_level and min(self._first) > LEVEL and self._seen >= EARLY_STEPS:
+        if has_level and min(self._first) > LEVEL and len(self._recent) >= EARLY_STEPS:
             if len(blocks) < FIRST_BLOCKS:
-                yield from self._early(step)
-            yield from self._climb(step)
+                start, now = max(self._first), min(list(self._recent)[-FIRST:])
+                words = f"{FIRST} steps at least, the first were at most {start:.4g}"
+                self._diverges(now > EARLY_RISE * start, now, EARLY_RISE * start, words)
+            self._climb()
         last = list(self._recent)[-RECENT:]
         if len(blocks) < FIRST_BLOCKS or min(blocks[0], min(last)) <= NOTHING:
             return
@@ -151,15 +157,9 @@ class ConvergenceDetector:
         limit = max(RISE * usual, OF_START * blocks[0])
         # The median must be above too: one spike is not divergence.
         above = usual > 0 and min(now, statistics.median(last)) > limit
-        yield from self._diverges(step, above, now, limit, f"{RECENT} steps, up from {usual:.4g}")
+        self._diverges(above, now, limit, f"{RECENT} steps, up from {usual:.4g}")
 
-    def _early(self, step: int) -> Iterator[Alert]:
-        start, last = max(self._first), min(list(self._recent)[-FIRST:])
-        limit = EARLY_RISE * start
-        words = f"{FIRST} steps at least, the first were at most {start:.4g}"
-        yield from self._diverges(step, last > limit, last, limit, words)
-
-    def _climb(self, step: int) -> Iterator[Alert]:
+    def _climb(self) -> None:
         before, losses = split(self._recent, CLIMB_STEPS)
         start, now = statistics.fmean(losses[:FIRST]), statistics.fmean(losses[-FIRST:])
         floor = OF_START * statistics.fmean(self._first)
@@ -170,14 +170,21 @@ class ConvergenceDetector:
             error = max(error, trend_of([math.log(loss) for loss in before])[1])
         above = rise > math.log(CLIMB) and rise > CLIMBS * error
         words = f"{FIRST} steps, after a steady rise from {start:.4g} in {len(losses)} steps"
-        yield from self._diverges(step, above, now, CLIMB * start, words)
+        self._diverges(above, now, CLIMB * start, words)
 
-    def _diverges(
-        self, step: int, above: bool, now: float, limit: float, since: str
-    ) -> Iterator[Alert]:
-        if self._episodes.is_new("divergence", above):
+    def _diverges(self, above: bool, now: float, limit: float, since: str) -> None:
+        if above:
             words = f"the loss diverges: {now:.4g} over the last {since}"
-            yield alert("convergence_divergence", step, words, now, limit)
+            self.report("convergence_divergence", words, now, limit)
+
+    def _spike(self, known: list[float], loss: float) -> None:
+        level = statistics.median(known[-NEIGHBOURS:])
+        if loss <= TIMES * level:
+            return
+        limit = max(TIMES * level, level + UNUSUAL * spread_of([b - a for a, b in pairwise(known)]))
+        if loss > limit:
+            words = f"the loss jumped from about {level:.4g} to {loss:.4g}"
+            self.report("loss_spike", words, loss, limit, median=level)
 
 
 class _Blocks:
@@ -203,38 +210,3 @@ class _Blocks:
         if len(self.means) > 1:
             self.best_quarter = statistics.quantiles(self.means, n=4)[0]
         return True
-
-
-WINDOW = 50
-KNOWN = 15
-NEIGHBOURS = 5
-UNUSUAL = 10.0
-"""A spike is above the previous losses by this many standard deviations of step changes ..."""
-TIMES = 2.0
-"""... and at least this many times as high."""
-
-
-class LossSpikeDetector:
-    """Checks losses above zero: a policy's losses cancel to 0, so that they have no level."""
-
-    def __init__(self) -> None:
-        self._losses: deque[float] = deque(maxlen=WINDOW)
-        self._episodes = Episodes()
-
-    def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Check one loss."""
-        loss = observation.loss
-        if loss is None or not math.isfinite(loss) or observation.surrogate:
-            return
-        self._episodes.next()
-        known = list(self._losses)
-        self._losses.append(loss)
-        if len(known) < KNOWN:
-            return
-        level = statistics.median(known[-NEIGHBOURS:])
-        if loss <= TIMES * level or min(known) <= NOTHING:
-            return
-        limit = max(TIMES * level, level + UNUSUAL * spread_of([b - a for a, b in pairwise(known)]))
-        if self._episodes.is_new("spike", loss > limit):
-            words = f"the loss jumped from about {level:.4g} to {loss:.4g}"
-            yield alert("loss_spike", observation.step, words, loss, limit, median=level)
