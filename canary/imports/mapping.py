@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from canary.imports.entries import Telling, counted
+from canary.imports.entries import Telling, counted, listed
 from canary.imports.preset import Preset
-from canary.imports.series import Series, listed
+from canary.imports.series import Series
 from canary.record.curves import ROW_METRICS
 from canary.record.step_row import Row
 from canary.record.summary import MIN_STEPS

@@ -11,11 +11,10 @@ from types import FrameType
 from typing import Any
 
 from canary.errors import ConfigError, InputError
-from canary.imports.entries import Entry, Telling, no_step, number_in, shortened
+from canary.imports.entries import Ending, Entry, Telling, entry_of, no_step, number_in, shortened
 from canary.imports.files import Found
 from canary.imports.preset import GROUPS, Preset, shipped, shipped_names
-from canary.imports.readers.jsonl import Document, lines_of
-from canary.imports.readers.rows import Ending, entry_of
+from canary.imports.readers.json_files import Document, lines_of
 from canary.imports.series import bounded
 
 SUFFIXES = (".log", ".txt", ".out", ".err")
