@@ -27,7 +27,7 @@ from canary.baseline.git import (
     telling_line,
 )
 from canary.baseline.history import VERSION, is_history, prune
-from canary.baseline.layout import check_content, check_listing, files_of, parse_listing
+from canary.baseline.layout import check_content, check_listing, parse_listing
 from canary.config.token import Token
 from canary.errors import InputError, MachineError, RecordError, UsageError, writing
 
@@ -36,6 +36,7 @@ KEEP = 50
 """Runs kept per canary and machine."""
 ATTEMPTS = 12
 TIP = "refs/canary/tip"
+LIST = ("ls-tree", "-r", "-l", "-z")
 EARLIER = "v1/"
 """Files of the version before are not read; the next push leaves them out."""
 BRANCH_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[./](?=[A-Za-z0-9_-])){0,199}")
@@ -176,18 +177,11 @@ def _same(scratch: Scratch, old: str, tree: str) -> bool:
 
 
 def _tree(scratch: Scratch, folder: Path) -> str:
-    """Return the tree of the folder's files, made with a separate index."""
-    names = files_of(folder)
-    listed = "".join(f"{folder / name}\n" for name in names).encode()
-    shas = scratch.git("hash-object", "-w", "--no-filters", "--stdin-paths", given=listed).text
-    lines = "".join(
-        f"100644 {sha}\t{name}\n" for sha, name in zip(shas.split(), names, strict=True)
-    )
-    index = scratch.folder / "canary-index"
-    index.unlink(missing_ok=True)
-    extra = {"GIT_INDEX_FILE": str(index)}
-    scratch.git("update-index", "--index-info", given=lines.encode(), extra=extra)
-    return scratch.git("write-tree", extra=extra).text
+    """Return the tree of the folder's files. Raises RecordError if one does not belong there."""
+    scratch.git("add", "--all", "--force", extra={"GIT_WORK_TREE": str(folder)})
+    tree = scratch.git("write-tree").text
+    check_listing(parse_listing(scratch.git(*LIST, tree).out))
+    return tree
 
 
 def _pull(scratch: Scratch, remote: Remote, folder: Path, inhabited: bool = False) -> str | None:
@@ -244,7 +238,7 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
 
 def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
     """Check the commit's files and write them below a folder."""
-    listed = parse_listing(scratch.git("ls-tree", "-r", "-l", "-z", tip).out)
+    listed = parse_listing(scratch.git(*LIST, tip).out)
     found = [one for one in listed if not one.path.startswith(EARLIER)]
     if found or not listed:
         check_listing(found)

@@ -5,11 +5,9 @@ Noise models and pictures have fixed names there.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from canary.baseline.entry import LARGEST, NAME, parse_entry
 from canary.baseline.history import NOISE_FILE, VERSION
@@ -88,22 +86,3 @@ def check_content(path: str, content: bytes) -> None:
             raise RecordError(f"{path} cannot be read: {error}") from error
         return
     parse_entry(content, path)
-
-
-def files_of(folder: Path) -> list[str]:
-    """Return the files below a folder that becomes the branch, by name.
-
-    Raises:
-        RecordError: a file does not belong there.
-    """
-    found = []
-    for place, folders, names in os.walk(folder):
-        for name in [*folders, *names]:
-            path = Path(place, name)
-            shown = path.relative_to(folder).as_posix()
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                raise RecordError(f"{shown!r} is not a plain file")
-            if path.is_file():
-                found.append(Found(REGULAR, "blob", "", path.stat().st_size, shown))
-    check_listing(found)
-    return sorted(one.path for one in found)

@@ -188,7 +188,7 @@ def history(
     """Say which metrics got worse, and since which commit."""
     from functools import partial
 
-    from canary.baseline.commits import commits_between
+    from canary.baseline.ancestry import commits_between
     from canary.report.history_view import history_text
     from canary.report.lines import terminal_width
     from canary.report.render import check_format, printed
