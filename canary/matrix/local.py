@@ -129,10 +129,7 @@ class LocalLauncher:
             elif not looks or (one.attempt.is_running() and not one.is_overdue(now)):
                 continue
             del self._going[cell]
-            if one.attempt.ended() is None:
-                yield News(one.attempt, "lost", _why(one))
-            else:
-                yield News(one.attempt, "ended")
+            yield News(one.attempt, _why(one) if one.attempt.ended() is None else "")
 
     def queued(self) -> Mapping[str, str]:
         """Return nothing: what was started runs."""

@@ -143,10 +143,10 @@ class Matrix:
     def _gather(self) -> int:
         """Judge the tries that ended."""
         count = 0
-        for news in self.launcher.poll():
-            entry, attempt = self._attempts.pop(news.attempt.cell)
-            if news.phase == "lost" and attempt.ended() is None:
-                attempt.give_up(news.reason)
+        for attempt, lost in self.launcher.poll():
+            entry, _ = self._attempts.pop(attempt.cell)
+            if lost and attempt.ended() is None:
+                attempt.give_up(lost)
             self._ended(entry, attempt)
             count += 1
         return count
