@@ -11,8 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.campaign.commit_side import config_in, folder_in, own_python
-from canary.campaign.environments import existing_environment, own_environment, refuse_foreign_code
+from canary.campaign.environments import (
+    config_in,
+    existing_environment,
+    folder_in,
+    own_environment,
+    own_python,
+    refuse_foreign_code,
+)
 from canary.campaign.noise_model import Measured
 from canary.campaign.pairs import Judge, PairProgress, Plan, Role, Runs, RunSide, run_pairs
 from canary.campaign.side import Side, at_once, claimed
@@ -303,16 +309,18 @@ def _commit_side(
     say: Callable[[str], None],
 ) -> Side:
     given = (here / _config_of(request, role, here)).resolve()
-
-    def users_own(name: Path) -> Path:
+    config, folder = config_in(tree, repository, given), folder_in(tree, repository, here)
+    if config != given and not config.exists():
+        name = config.relative_to(tree)
+        if not request.trusts_folder:
+            raise UsageError(
+                f"{name} is not in {role} ({label})",
+                "commit it there first, or keep the config outside the repository",
+            )
         if not given.is_file():
             raise no_config(name)
         say(f"note: {name} is not in {role} ({label}), so it uses your file")
-        return given
-
-    lacking = users_own if request.trusts_folder else None
-    config = config_in(tree, repository, given, role, label, lacking)
-    folder = folder_in(tree, repository, here)
+        config = given
     if request.prepared is None:
         log = output / f"setup-{role}.log"
         python, environment = own_python(

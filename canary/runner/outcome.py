@@ -14,7 +14,7 @@ from canary.record.host import typical_cpu_s_per_step
 from canary.record.phases import is_online, phases_of_launches, shown_phases, typical_phases
 from canary.record.summary import MIN_STEPS, NOT_TRAINING, more_steps, untimed_steps
 from canary.record.types import RunRecord
-from canary.runner.display.pace import shown_metrics
+from canary.runner.display.figures import shown_metrics
 
 LOG_LINES = 40
 SHOWN_ALERTS = 5

@@ -152,7 +152,7 @@ class RankProcesses:
         after = self.how_far(failure.rank)
         if failure.result is None:
             code = self._exit_code(self._pulses[failure.rank].pid)
-            reason, hint = _death(code)
+            reason, hint = death_words(code)
             words = f"rank {failure.rank} {reason} {after}"
             return Result(status="failed", reason=words, hint=hint, see_log=True)
         result = failure.result
@@ -227,7 +227,7 @@ class RankProcesses:
         return f"after step {rows[-1]['step']}" if rows else "before its first step"
 
 
-def _death(code: int | None) -> tuple[str, str | None]:
+def death_words(code: int | None) -> tuple[str, str | None]:
     """Return what happened to a process that wrote no result, and what to do."""
     if code == -signal.SIGKILL:
         return (
