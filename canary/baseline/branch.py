@@ -267,7 +267,12 @@ def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
         scratch.git("push", "--porcelain", "--no-verify", lease, remote.url, f"{made}:{remote.ref}")
     except GitFailed as failure:
         if PROTECTED.search(failure.said):
-            raise _protected(remote, failure) from failure
+            reasons = [line for line in failure.said.splitlines() if PROTECTED.search(line)]
+            name = remote.branch
+            raise MachineError(
+                f"{remote} is protected: {telling_line(reasons[0])}",
+                f"let this workflow replace {name}: exempt it from branch protection and rulesets",
+            ) from failure
         # After a broken connection the next try shows whether the push succeeded.
         if OVERTAKEN.search(failure.said):
             return "others were faster"
@@ -279,11 +284,3 @@ def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
 
 def _explained(failure: GitFailed, remote: Remote, *, writing: bool) -> MachineError:
     return explained(failure, remote.url, writing=writing, token=bool(remote.token))
-
-
-def _protected(remote: Remote, failure: GitFailed) -> MachineError:
-    reasons = [line for line in failure.said.splitlines() if PROTECTED.search(line)]
-    return MachineError(
-        f"{remote} is protected: {telling_line(reasons[0])}",
-        f"let this workflow replace {remote.branch}: exempt it from branch protection and rulesets",
-    )

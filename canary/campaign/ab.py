@@ -82,7 +82,10 @@ class AbRequest:
         Raises:
             UsageError: `pairs` or the budget is invalid, or another option contradicts them.
         """
-        self._refuse_repeats()
+        for key, _, value in (setting.partition("=") for setting in self.settings):
+            if key.strip() == "repeats":
+                hint = "--pairs N sets the number of runs; --exact runs only the looks"
+                raise UsageError(f"--set repeats={value.strip()} has no effect in ab", hint)
         budget = None if self.budget_minutes is None else 60 * self.budget_minutes
         if budget is not None and budget <= 0:
             raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
@@ -95,13 +98,6 @@ class AbRequest:
         if not self.pairs.isdigit() or int(self.pairs) < 1:
             raise UsageError(f"--pairs must be auto or a whole number above 0, got {self.pairs!r}")
         return Plan(int(self.pairs), budget)
-
-    def _refuse_repeats(self) -> None:
-        """Raise UsageError if `--set` names `repeats`: here the pairs are the repeats."""
-        for key, _, value in (setting.partition("=") for setting in self.settings):
-            if key.strip() == "repeats":
-                hint = "--pairs N sets the number of runs; --exact runs only the looks"
-                raise UsageError(f"--set repeats={value.strip()} has no effect in ab", hint)
 
     @property
     def all_settings(self) -> tuple[str, ...]:
@@ -227,7 +223,12 @@ def _sides(
     if len(set(commits.values())) == 1 and request.head_config is None:
         noise = "" if request.exact else "; this measures the noise of the machine"
         say(f"note: both sides are the same commit{noise}")
-    with _trees(request, repository, commits) as trees:
+    ready: contextlib.AbstractContextManager[dict[str, Path]]
+    if request.prepared is None:
+        ready = checked_out(repository, commits)
+    else:
+        ready = contextlib.nullcontext({role: request.prepared / role for role in commits})
+    with ready as trees:
         sides = {}
         folder = _folder(request, here)
         for role, ref in refs.items():
@@ -259,14 +260,6 @@ def _loaded(side: Side, settings: Sequence[str]) -> LoadedConfig:
         more = "give both sides a config: canary ab BASE.yaml HEAD.yaml"
         hint = f"{error.hint}; or {more}" if error.hint else more
         raise ConfigError(f"{side.role} ({side.label}): {error.message}", hint) from error
-
-
-def _trees(
-    request: AbRequest, repository: Path, commits: Mapping[str, str]
-) -> contextlib.AbstractContextManager[dict[str, Path]]:
-    if request.prepared is None:
-        return checked_out(repository, commits)
-    return contextlib.nullcontext({role: request.prepared / role for role in commits})
 
 
 def prepare_sides(

@@ -125,9 +125,7 @@ def gather(
         )
     if preset is not None:
         _leave_out_other_axes(series, preset, telling)
-        if preset.null_is_nan:
-            _as_nan(series, telling)
-    _tell_nulls(series, telling)
+    _tell_nulls(series, telling, is_nan=preset is not None and preset.null_is_nan)
     return series
 
 
@@ -221,17 +219,15 @@ def _leave_out_other_axes(series: Series, preset: Preset, telling: Telling) -> N
             telling.tell(f"{words} left out: the step of {pattern} is not the training step")
 
 
-def _as_nan(series: Series, telling: Telling) -> None:
+def _tell_nulls(series: Series, telling: Telling, *, is_nan: bool) -> None:
+    """Drop nulls, or read them as NaN; tell them and the numbers that are not finite."""
     every = series.values.values()
-    nulls = [(found, step) for found in every for step in found if found[step] is None]
-    for found, step in nulls:
-        found[step] = math.nan
-    if nulls:
-        telling.tell(f"{len(nulls):,} nulls were read as NaN: this framework writes NaN as null")
-
-
-def _tell_nulls(series: Series, telling: Telling) -> None:
-    """Drop nulls, and tell them and the numbers that are not finite."""
+    null_steps = [(found, step) for found in every for step in found if found[step] is None]
+    if is_nan and null_steps:
+        for found, step in null_steps:
+            found[step] = math.nan
+        many = f"{len(null_steps):,} nulls"
+        telling.tell(f"{many} were read as NaN: this framework writes NaN as null")
     nulls: list[str] = []
     wild: dict[str, int] = {}
     for name, by_step in list(series.values.items()):

@@ -179,14 +179,10 @@ def _sampling(watch: HeldDevice, session: Session) -> Iterator[None]:
     finally:
         sampler = watch.stop_sampling()
         if sampler is not None:
-            _keep_samples(session, sampler.figures(session.training_time()))
-
-
-def _keep_samples(session: Session, sampled: dict[str, dict[str, float]]) -> None:
-    record = session.record
-    record.memory.sampled = sampled
-    record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
-    record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
+            record, sampled = session.record, sampler.figures(session.training_time())
+            record.memory.sampled = sampled
+            record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
+            record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
 
 
 def _keep(session: Session, result: Result) -> None:
