@@ -67,10 +67,6 @@ class Name(Strict):
         return min(fnmatch.filter(names, self.glob), default=None)
 
 
-def _as_name(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
-
-
 class Leaf(Strict):
     """Where the framework leaves its metrics in one format."""
 
@@ -111,7 +107,9 @@ class RowKind(Strict):
 
 
 Texts = tuple[str, ...]
-Names = tuple[Annotated[Name, BeforeValidator(_as_name)], ...]
+OneName = Annotated[
+    Name, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)
+]
 
 
 class Preset(Strict):
@@ -133,7 +131,7 @@ class Preset(Strict):
     """The metrics stand in an object below this key."""
     prefixes: Texts = ("",)
     """What a backend puts before a name, such as `train/`."""
-    metrics: dict[str, Names] = Field(default_factory=dict, max_length=MOST_METRICS)
+    metrics: dict[str, tuple[OneName, ...]] = Field(default_factory=dict, max_length=MOST_METRICS)
     """Our name -> names in the source; the first that the run has counts."""
     other_axis: Texts = ()
     """Names whose step is not the training step, such as seconds. They are left out."""

@@ -26,8 +26,14 @@ from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile import Window
 from canary.record.profile_folder import window_of
 from canary.record.types import RunRecord
-from canary.runner.child_environment import child_environment, remove_tree, require_training_stack
-from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
+from canary.runner.child_environment import (
+    Rendezvous,
+    child_environment,
+    fewer_than_asked,
+    remove_tree,
+    require_training_stack,
+    torchrun_command,
+)
 from canary.runner.exec.command import CommandRunner
 from canary.runner.exec.streams import log_only, passed_on
 from canary.runner.imported import Awaited, LauncherRunner, require_preset

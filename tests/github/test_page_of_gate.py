@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from canary.baseline.layout import Found, check_listing
+from canary.baseline.branch import Found, check_listing
 from canary.errors import MachineError, RecordError
 from canary.gate.records import Manifest, Part, write_manifest
 from canary.github.comment import parse

@@ -128,9 +128,9 @@ def count(pace: Pace) -> str:
 
 def time_left(pace: Pace) -> list[str]:
     """Return the time left, if it is known: not before the first step, nor without a length."""
-    if pace.newest is None or pace.steps is None:
+    if pace.newest is None or pace.steps is None or pace.done >= pace.steps:
         return []
-    return [f"{max(0.0, pace.mean_s() * (pace.steps - pace.done)):.0f} s left"]
+    return [f"{pace.mean_s() * (pace.steps - pace.done):.0f} s left"]
 
 
 def speed(pace: Pace) -> list[str]:
