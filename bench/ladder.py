@@ -19,11 +19,10 @@ from canary.cli.terminal import sayer
 from canary.config.load import load_config
 from canary.errors import CanaryError
 from canary.ladder.guard import GAP, RANK, compare
-from canary.ladder.machine import this_machine
 from canary.ladder.report import result_text
 from canary.ladder.run import LadderRequest, run
 from canary.ladder.site import Site
-from canary.ladder.switches import Job, Rounding, Settings
+from canary.ladder.switches import Job, Rounding, Settings, this_machine
 from canary.record.exact import Exact
 
 SEEDS = (42, 43, 44)

@@ -1,15 +1,17 @@
-"""The commits from which a change descends, and their distances. It needs no files, only commits,
-which it fetches into a scratch repository."""
+"""The commits from which a change descends, and what lies between two commits, from git."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeGuard
 
 from canary.baseline.branch import Remote
 from canary.baseline.git import GitFailed, Scratch, explained, scratch_repository, shown
 from canary.errors import MachineError, UsageError
+from canary.machine.git import Unread, read_git
 
 TIMEOUT_S = 300.0
 DIGITS = 12
@@ -78,3 +80,56 @@ def _fetch(scratch: Scratch, url: str, wanted: Mapping[str, str]) -> None:
             f"{shown(url)} has no commit {gone[0]}",
             "push it; if it was replaced by a force push, rebase",
         ) from failure
+
+
+MOST_CHARACTERS = 2_000_000
+SHA = re.compile(r"[0-9a-f]{7,64}")
+DIFF = (
+    *("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv"),
+    *("--submodule=short", "--ignore-submodules=dirty"),
+    # A user's configuration must not change what is read.
+    *("--src-prefix=a/", "--dst-prefix=b/", "--no-relative", "--find-renames"),
+    *("--inter-hunk-context=0", "--ignore-cr-at-eol"),
+)
+CODE = "*.py"
+
+
+def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool = False) -> str:
+    """Return `git diff --unified=0` from one commit to another: first code, then other files. The
+    diff ends at the checkout's files if the current side was dirty and its commit is still checked
+    out.
+
+    It is empty without a repository or one of the commits. No program that the repository's
+    configuration names runs (see `canary.machine.git`).
+    """
+    if not _is_commit(base) or not _is_commit(head) or (base == head and not dirty):
+        return ""
+    try:
+        files = dirty and read_git(folder, "rev-parse", "HEAD").strip() == head
+        range_ = [base] if files else [base, head]
+        parts = (
+            read_git(folder, *DIFF, *range_, "--", f":(top{kind}){CODE}", files=files)
+            for kind in ("", ",exclude")
+        )
+        return "".join(part[:MOST_CHARACTERS] for part in parts)
+    except Unread:
+        return ""
+
+
+def _is_commit(sha: str | None) -> TypeGuard[str]:
+    """Return whether a record's text is a sha, and so cannot be taken for an option of git."""
+    return isinstance(sha, str) and SHA.fullmatch(sha) is not None
+
+
+def commits_between(folder: Path, base: str | None, head: str | None) -> int | None:
+    """Return how many commits `head` has and `base` lacks; None without a repository or one of the
+    commits, or if `head` does not descend from `base`."""
+    if not _is_commit(base) or not _is_commit(head):
+        return None
+    try:
+        if read_git(folder, "merge-base", base, head).strip() != base:
+            return None
+        counted = read_git(folder, "rev-list", "--count", f"{base}..{head}", "--").strip()
+    except Unread:
+        return None
+    return int(counted) if counted.isdigit() else None

@@ -2,7 +2,8 @@
 
 It is read and written from a scratch repository, never in the user's checkout. A write replaces the
 branch only if it is unchanged since it was read (compare-and-swap); otherwise it is tried again.
-A branch that cannot be read is an error, never an empty history.
+A branch that cannot be read is an error, never an empty history. Files allowed on it are
+`v2/<canary>/<machine key>/<entry>.json`, and noise models, which have a fixed name there.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from canary.baseline.entry import LARGEST, NAME, parse_entry
 from canary.baseline.git import (
     CREDENTIALS,
     GitFailed,
@@ -26,16 +28,91 @@ from canary.baseline.git import (
     shown,
     telling_line,
 )
-from canary.baseline.history import VERSION, is_history, prune
-from canary.baseline.layout import check_content, check_listing, files_of, parse_listing
+from canary.baseline.history import NOISE_FILE, VERSION, is_history, prune
 from canary.config.token import Token
 from canary.errors import InputError, MachineError, RecordError, UsageError, writing
+from canary.record import jsonio
+
+PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
+DEPTH = 4
+REGULAR = "100644"
+LARGEST_ALL = 256 << 20
+MOST_FILES = 20_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """One object on the branch, as git lists it."""
+
+    mode: str
+    kind: str
+    sha: str
+    size: int
+    path: str
+
+
+def parse_listing(listing: bytes) -> list[Found]:
+    """Parse the output of `git ls-tree -r -l -z`."""
+    found = []
+    for line in listing.split(b"\0"):
+        if line:
+            facts, _, path = line.decode("utf-8", errors="replace").partition("\t")
+            mode, kind, sha, size = facts.split()
+            found.append(Found(mode, kind, sha, int(size) if size.isdigit() else 0, path))
+    return found
+
+
+def check_listing(found: Iterable[Found]) -> None:
+    """Refuse a listing that is not a history.
+
+    Raises:
+        RecordError: names the first file that does not belong there.
+    """
+    count = total = 0
+    for one in found:
+        count, total = count + 1, total + one.size
+        if one.mode != REGULAR or one.kind != "blob":
+            raise RecordError(f"{one.path!r} has mode {one.mode}, so it is not a plain file")
+        _check_path(one.path)
+        if one.size > LARGEST:
+            raise RecordError(f"{one.path} has {one.size:,} bytes; the limit is {LARGEST:,}")
+    if count > MOST_FILES or total > LARGEST_ALL:
+        raise RecordError(f"it is too large: {count:,} files of {total:,} bytes")
+    if not count:
+        raise RecordError(f"it has no {VERSION}/")
+
+
+def _check_path(path: str) -> None:
+    parts = path.split("/")
+    if len(parts) != DEPTH or parts[0] != VERSION or not path.endswith(".json"):
+        raise RecordError(f"{path!r} does not belong in a baseline history")
+    if not all(PART.fullmatch(part) for part in parts):
+        raise RecordError(f"{path!r} has a name that a baseline history cannot have")
+    if parts[-1] != NOISE_FILE and not NAME.fullmatch(parts[-1]):
+        raise RecordError(f"{path!r} is not named like an entry")
+
+
+def check_content(path: str, content: bytes) -> None:
+    """Refuse a file that is neither a noise model nor an entry, as its name says.
+
+    Raises:
+        RecordError: names the file.
+    """
+    if path.endswith(f"/{NOISE_FILE}"):
+        try:
+            jsonio.loads(content)
+        except ValueError as error:
+            raise RecordError(f"{path} cannot be read: {error}") from error
+        return
+    parse_entry(content, path)
+
 
 BRANCH = "canary-baselines"
 KEEP = 50
 """Runs kept per canary and machine."""
 ATTEMPTS = 12
 TIP = "refs/canary/tip"
+LIST = ("ls-tree", "-r", "-l", "-z")
 EARLIER = "v1/"
 """Files of the version before are not read; the next push leaves them out."""
 BRANCH_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[./](?=[A-Za-z0-9_-])){0,199}")
@@ -176,18 +253,11 @@ def _same(scratch: Scratch, old: str, tree: str) -> bool:
 
 
 def _tree(scratch: Scratch, folder: Path) -> str:
-    """Return the tree of the folder's files, made with a separate index."""
-    names = files_of(folder)
-    listed = "".join(f"{folder / name}\n" for name in names).encode()
-    shas = scratch.git("hash-object", "-w", "--no-filters", "--stdin-paths", given=listed).text
-    lines = "".join(
-        f"100644 {sha}\t{name}\n" for sha, name in zip(shas.split(), names, strict=True)
-    )
-    index = scratch.folder / "canary-index"
-    index.unlink(missing_ok=True)
-    extra = {"GIT_INDEX_FILE": str(index)}
-    scratch.git("update-index", "--index-info", given=lines.encode(), extra=extra)
-    return scratch.git("write-tree", extra=extra).text
+    """Return the tree of the folder's files. Raises RecordError if one does not belong there."""
+    scratch.git("add", "--all", "--force", extra={"GIT_WORK_TREE": str(folder)})
+    tree = scratch.git("write-tree").text
+    check_listing(parse_listing(scratch.git(*LIST, tree).out))
+    return tree
 
 
 def _pull(scratch: Scratch, remote: Remote, folder: Path, inhabited: bool = False) -> str | None:
@@ -244,7 +314,7 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
 
 def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
     """Check the commit's files and write them below a folder."""
-    listed = parse_listing(scratch.git("ls-tree", "-r", "-l", "-z", tip).out)
+    listed = parse_listing(scratch.git(*LIST, tip).out)
     found = [one for one in listed if not one.path.startswith(EARLIER)]
     if found or not listed:
         check_listing(found)
@@ -273,7 +343,12 @@ def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
         scratch.git("push", "--porcelain", "--no-verify", lease, remote.url, f"{made}:{remote.ref}")
     except GitFailed as failure:
         if PROTECTED.search(failure.said):
-            raise _protected(remote, failure) from failure
+            reasons = [line for line in failure.said.splitlines() if PROTECTED.search(line)]
+            name = remote.branch
+            raise MachineError(
+                f"{remote} is protected: {telling_line(reasons[0])}",
+                f"let this workflow replace {name}: exempt it from branch protection and rulesets",
+            ) from failure
         # After a broken connection the next try shows whether the push succeeded.
         if OVERTAKEN.search(failure.said):
             return "others were faster"
@@ -285,11 +360,3 @@ def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
 
 def _explained(failure: GitFailed, remote: Remote, *, writing: bool) -> MachineError:
     return explained(failure, remote.url, writing=writing, token=bool(remote.token))
-
-
-def _protected(remote: Remote, failure: GitFailed) -> MachineError:
-    reasons = [line for line in failure.said.splitlines() if PROTECTED.search(line)]
-    return MachineError(
-        f"{remote} is protected: {telling_line(reasons[0])}",
-        f"let this workflow replace {remote.branch}: exempt it from branch protection and rulesets",
-    )

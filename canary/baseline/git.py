@@ -33,6 +33,8 @@ CARRIED = (
 FIXED = (
     ("core.hooksPath", os.devnull),
     ("core.fsmonitor", "false"),
+    ("core.attributesFile", os.devnull),
+    ("core.excludesFile", os.devnull),
     ("core.askPass", ""),
     ("credential.helper", ""),
     ("gc.auto", "0"),

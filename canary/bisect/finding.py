@@ -16,7 +16,6 @@ from canary.bisect.question import (
     Judge,
     Kind,
     Question,
-    Reading,
     choose,
     ends_words,
     error_words,
@@ -123,17 +122,12 @@ def _by_looks(sides: StatePair, wanted: str | None) -> Comparison | None:
     if wanted is not None and not look_answers(wanted):
         return None
     found = sides.looks()
-    check = found.find_check(wanted) if wanted else _leading(found)
-    return None if check is None or check.status in ("skip", "inconclusive") else found
-
-
-def _leading(found: Comparison) -> Check | None:
-    """Return the first red check if a look alone shows it."""
     try:
-        name = choose(found, None)
+        name = wanted or choose(found, None)
     except UsageError:
         return None
-    return found.check(name) if look_answers(name) else None
+    check = found.find_check(name) if look_answers(name) else None
+    return None if check is None or check.status in ("skip", "inconclusive") else found
 
 
 def _with_question(found: Comparison, sides: StatePair, wanted: str | None) -> Ends:
@@ -183,9 +177,7 @@ def last_step(
     states: Mapping[Role, State] = {"base": step.without, "head": step.with_it}
     sides = StatePair(runs, question.judge, say, "last", states)
     if question.check == CRASH:
-        base, head = (question.read(sides.run(role, "whole")) for role in ("base", "head"))
-        assert base is not None
-        assert head is not None
+        base, head = (question.crashed(sides.run(role, "whole")) for role in ("base", "head"))
         words = f"without it: {base.words}; with it: {head.words}"
         return Last(None, None, words, (base.outcome, head.outcome) == ("good", "bad"))
     if question.noisy:
@@ -216,11 +208,7 @@ class Found:
     """The result of a bisect."""
 
     answer: Answer
-    ends: Comparison
-    """The bad end, judged against the good one."""
-    question: Question | None = None
-    ends_words: str = ""
-    """The check's values at both ends."""
+    ends: Ends
     shown: tuple[Seen, ...] = ()
     """What the runs of the search showed."""
     posterior: tuple[float, ...] = ()
@@ -233,9 +221,14 @@ class Found:
         return self.last is not None and self.last.confirmed
 
     @property
+    def question(self) -> Question | None:
+        """What was followed."""
+        return self.ends.question
+
+    @property
     def shows(self) -> Comparison:
         """The comparison of the last step; without one, that of the ends."""
-        return self.last.found if self.last and self.last.found else self.ends
+        return self.last.found if self.last and self.last.found else self.ends.found
 
 
 @dataclass
@@ -269,15 +262,14 @@ class Finder:
             raise
         question = ends.question
         if question is None:
-            return Found(Answer(reason=ends.words), ends.found)
+            return Found(Answer(reason=ends.words), ends)
         self.say(f"{question.check} is worse: {ends.words}")
         search = self._search(ends, question)
         in_time = self._ask(search, question)
         answer = search.answer()
         if not in_time:
             answer = replace(answer, decided=False, reason=f"{TIME_IS_UP}; {GO_ON}")
-        shares = tuple(search.posterior())
-        found = Found(answer, ends.found, question, ends.words, tuple(self.shown), shares)
+        found = Found(answer, ends, tuple(self.shown), tuple(search.posterior()))
         return self._with_last_step(found, question)
 
     def _search(self, ends: Ends, question: Question) -> Search:
@@ -293,10 +285,9 @@ class Finder:
         count, states = candidates.count, candidates.states
         search = SetSearch(make, count) if self.sets else make(count, states)
         for role, record in ends.records if question.noisy else ():
-            reading = question.read(record)
-            if reading is not None and reading.value is not None:
-                state = 0 if role == "base" else candidates.bad
-                search.tell(Seen(state, value=reading.value))
+            seen = question.read(record)
+            if seen is not None and seen.value is not None:
+                search.tell(replace(seen, state=0 if role == "base" else candidates.bad))
         return search
 
     def _ask(self, search: Search, question: Question) -> bool:
@@ -309,26 +300,26 @@ class Finder:
                 self.say(f"stopped: {TIME_IS_UP}")
                 return False
             number, label = len(self.shown) + 1, self.runs.candidates.label(state)
-            reading = self._run(question, state, f"run {number}, {label}")
-            seen = Seen(state, reading.outcome, reading.value, label, reading.words)
+            shown = self._run(question, state, f"run {number}, {label}")
+            seen = replace(shown, state=state, label=label)
             search.tell(seen)
             self.shown.append(seen)
-            outcome = f"{reading.outcome}: " if reading.outcome else ""
-            self.say(f"run {number}  {label}  {outcome}{reading.words}")
+            outcome = f"{seen.outcome}: " if seen.outcome else ""
+            self.say(f"run {number}  {label}  {outcome}{seen.words}")
             self.say(f"        {self._left(search, question)}")
         return True
 
-    def _run(self, question: Question, state: State, name: str) -> Reading:
+    def _run(self, question: Question, state: State, name: str) -> Seen:
         for place, kind in enumerate(question.kinds):
             if place >= self._cheapest:
                 try:
-                    reading = question.read(self.runs.run("search", state, kind, name))
+                    seen = question.read(self.runs.run("search", state, kind, name))
                 except CannotRun as why:
-                    return Reading(str(why), "skip")
-                if reading is not None:
+                    return Seen(outcome="skip", words=str(why))
+                if seen is not None:
                     self._cheapest = place
-                    return reading
-        return Reading(f"{question.check} was not judged in it", "skip")
+                    return seen
+        return Seen(outcome="skip", words=f"{question.check} was not judged in it")
 
     def _left(self, search: Search, question: Question) -> str:
         covered, count = 0.0, 0

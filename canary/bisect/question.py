@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from canary.baseline.comparability import ending
-from canary.bisect.search import Outcome
+from canary.bisect.search import Seen
 from canary.campaign.noise_model import Measured
 from canary.compare.checks import CHECKS
 from canary.compare.diagnosis.source_changes import source_between
@@ -68,15 +68,6 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What one record shows: an outcome, or a value."""
-
-    words: str
-    outcome: Outcome | None = None
-    value: float | None = None
-
-
-@dataclass(frozen=True)
 class Question:
     """What is followed, and how a record answers it."""
 
@@ -98,28 +89,28 @@ class Question:
         """The runs that may answer, the cheapest first."""
         return ("look", "whole") if look_answers(self.check) else ("whole",)
 
-    def read(self, record: RunRecord) -> Reading | None:
-        """Return what a record shows; None if a run of the next kind may show it."""
+    def read(self, record: RunRecord) -> Seen | None:
+        """Return what a record shows of its state; None if a run of the next kind may show it."""
         if self.check == CRASH:
-            return self._crashed(record)
+            return self.crashed(record)
         itself = self.noisy and record.run_id == self.good[0].run_id
         against = (self.bad,) if itself else self.good[:1] if self.noisy else self.good
         found = self.judge([record], against)
         check = found.find_check(self.check)
         if record.status != "completed":
-            return Reading(ending(record), "skip")
+            return Seen(outcome="skip", words=ending(record))
         if found.verdict == "error":
-            return Reading(error_words(found), "skip")
+            return Seen(outcome="skip", words=error_words(found))
         if self.noisy:
             value = None if check is None else self.value(check.current)
             if check is None or value is None:
-                return Reading("it has no value", "skip")
-            return Reading(amount(check.current, check.unit), None, value)
+                return Seen(outcome="skip", words="it has no value")
+            return Seen(value=value, words=amount(check.current, check.unit))
         if check is None or check.status in ("skip", "inconclusive"):
             return None
         bad = check.failed or (self.warns and check.status == "warn")
         words = f"{check.name}: {check.message}".rstrip(".")
-        return Reading(words, "bad" if bad else "good")
+        return Seen(outcome="bad" if bad else "good", words=words)
 
     def value(self, shown: object) -> float | None:
         """Return a check's number so that more is worse; None without a number."""
@@ -130,12 +121,13 @@ class Question:
             return self.worse * number / self.size
         return self.worse * math.log(number) if number > 0 else None
 
-    def _crashed(self, record: RunRecord) -> Reading:
+    def crashed(self, record: RunRecord) -> Seen:
+        """Return whether a run fails as the bad end does."""
         if record.status == "completed":
-            return Reading("it completes", "good")
+            return Seen(outcome="good", words="it completes")
         if _failure(record) == _failure(self.bad):
-            return Reading(ending(record), "bad")
-        return Reading(f"it fails in another way, {ending(record)}", "skip")
+            return Seen(outcome="bad", words=ending(record))
+        return Seen(outcome="skip", words=f"it fails in another way, {ending(record)}")
 
 
 def question_of(

@@ -31,7 +31,7 @@ class CannotRun(Exception):
 class Seen:
     """What one run of a state showed: an outcome, or a value."""
 
-    state: State
+    state: State = 0
     outcome: Outcome | None = None
     value: float | None = None
     """More is worse; usually a logarithm."""

@@ -22,8 +22,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from canary.bisect.search import CannotRun
-from canary.campaign.commit_side import config_in, folder_in, own_python
-from canary.campaign.environments import new_environment
+from canary.campaign.environments import config_in, folder_in, new_environment, own_python
 from canary.campaign.side import Side, run_child
 from canary.campaign.worktrees import add_worktree
 from canary.config.load import load_config
@@ -133,7 +132,9 @@ def commit_side(recipe: Recipe, repository: Path, sha: str, place: Path) -> Side
     try:
         config = recipe.config
         if not recipe.everywhere:
-            config = config_in(tree, repository, config, "commit", label, _lacks)
+            config = config_in(tree, repository, config)
+            if not config.exists():
+                raise UsageError(f"{config.relative_to(tree)} is not in this commit")
         loaded = load_config(config, recipe.settings).config
         if recipe.setup:
             require_plain_python(loaded)
@@ -146,10 +147,6 @@ def commit_side(recipe: Recipe, repository: Path, sha: str, place: Path) -> Side
         raise CannotRun(error.message.removeprefix("commit: ")) from error
     output = recipe.folder / label
     return Side("commit", label, config, folder, python, environ, output, recipe.settings)
-
-
-def _lacks(name: Path) -> Path:
-    raise UsageError(f"{name} is not in this commit")
 
 
 def require_plain_python(config: CanaryConfig) -> None:

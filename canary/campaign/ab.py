@@ -12,8 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.campaign.commit_side import config_in, folder_in, own_python
-from canary.campaign.environments import existing_environment, own_environment, refuse_foreign_code
+from canary.campaign.environments import (
+    config_in,
+    existing_environment,
+    folder_in,
+    own_environment,
+    own_python,
+    refuse_foreign_code,
+)
 from canary.campaign.noise_model import Measured
 from canary.campaign.pairs import Judge, PairProgress, Plan, Role, Runs, RunSide, run_pairs
 from canary.campaign.side import Side, at_once, claimed
@@ -77,7 +83,10 @@ class AbRequest:
         Raises:
             UsageError: `pairs` or the budget is invalid, or another option contradicts them.
         """
-        self._refuse_repeats()
+        for key, _, value in (setting.partition("=") for setting in self.settings):
+            if key.strip() == "repeats":
+                hint = "--pairs N sets the number of runs; --exact runs only the looks"
+                raise UsageError(f"--set repeats={value.strip()} has no effect in ab", hint)
         budget = None if self.budget_minutes is None else 60 * self.budget_minutes
         if budget is not None and budget <= 0:
             raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
@@ -90,13 +99,6 @@ class AbRequest:
         if not self.pairs.isdigit() or int(self.pairs) < 1:
             raise UsageError(f"--pairs must be auto or a whole number above 0, got {self.pairs!r}")
         return Plan(int(self.pairs), budget)
-
-    def _refuse_repeats(self) -> None:
-        """Raise UsageError if `--set` names `repeats`: here the pairs are the repeats."""
-        for key, _, value in (setting.partition("=") for setting in self.settings):
-            if key.strip() == "repeats":
-                hint = "--pairs N sets the number of runs; --exact runs only the looks"
-                raise UsageError(f"--set repeats={value.strip()} has no effect in ab", hint)
 
     @property
     def all_settings(self) -> tuple[str, ...]:
@@ -225,7 +227,12 @@ def _sides(
     if len(set(commits.values())) == 1 and request.head_config is None:
         noise = "" if request.exact else "; this measures the noise of the machine"
         say(f"note: both sides are the same commit{noise}")
-    with _trees(request, repository, commits) as trees:
+    ready: contextlib.AbstractContextManager[dict[str, Path]]
+    if request.prepared is None:
+        ready = checked_out(repository, commits)
+    else:
+        ready = contextlib.nullcontext({role: request.prepared / role for role in commits})
+    with ready as trees:
         sides = {}
         folder = _folder(request, here)
         for role, ref in refs.items():
@@ -257,14 +264,6 @@ def _loaded(side: Side, settings: Sequence[str]) -> LoadedConfig:
         more = "give both sides a config: canary ab BASE.yaml HEAD.yaml"
         hint = f"{error.hint}; or {more}" if error.hint else more
         raise ConfigError(f"{side.role} ({side.label}): {error.message}", hint) from error
-
-
-def _trees(
-    request: AbRequest, repository: Path, commits: Mapping[str, str]
-) -> contextlib.AbstractContextManager[dict[str, Path]]:
-    if request.prepared is None:
-        return checked_out(repository, commits)
-    return contextlib.nullcontext({role: request.prepared / role for role in commits})
 
 
 def prepare_sides(
@@ -307,16 +306,18 @@ def _commit_side(
     say: Callable[[str], None],
 ) -> Side:
     given = (here / _config_of(request, role, here)).resolve()
-
-    def users_own(name: Path) -> Path:
+    config, folder = config_in(tree, repository, given), folder_in(tree, repository, here)
+    if config != given and not config.exists():
+        name = config.relative_to(tree)
+        if not request.trusts_folder:
+            raise UsageError(
+                f"{name} is not in {role} ({label})",
+                "commit it there first, or keep the config outside the repository",
+            )
         if not given.is_file():
             raise no_config(name)
         say(f"note: {name} is not in {role} ({label}), so it uses your file")
-        return given
-
-    lacking = users_own if request.trusts_folder else None
-    config = config_in(tree, repository, given, role, label, lacking)
-    folder = folder_in(tree, repository, here)
+        config = given
     if request.prepared is None:
         log = output / f"setup-{role}.log"
         python, environment = own_python(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from canary.baseline.branch import Remote
@@ -16,24 +15,19 @@ from canary.errors import CanaryError
 from canary.protocol.job import Listener
 
 
-@dataclass(frozen=True)
-class Bootstrap:
-    """The arguments of `canary baseline bootstrap`."""
-
-    loaded: LoadedConfig
-    runs: int
-    keep: int
-    output_dir: Path | None = None
-
-
 def bootstrap(
     remote: Remote,
     here: Surroundings,
-    wanted: Bootstrap,
+    loaded: LoadedConfig,
     listener: Listener,
     say: Callable[[str], None],
+    *,
+    runs: int,
+    keep: int,
+    output_dir: Path | None = None,
 ) -> str:
-    """Run one canary several times and add the runs to the branch in one commit.
+    """Run one canary several times and add the runs to the branch in one commit. `keep`: runs that
+    stay per canary and machine.
 
     Raises:
         UsageError: this job may not write the baseline.
@@ -46,14 +40,14 @@ def bootstrap(
         pass  # An unreadable branch fails here, before the runs.
     records, folders = [], []
     began = time.monotonic()
-    for number in range(1, wanted.runs + 1):
-        shown = named(listener, number, wanted.runs, began)
-        record, folder = completed_run(wanted.loaded, shown, wanted.output_dir)
+    for number in range(1, runs + 1):
+        shown = named(listener, number, runs, began)
+        record, folder = completed_run(loaded, shown, output_dir)
         records.append(record)
         folders.append(str(folder))
-        say(f"run {number}/{wanted.runs}  {1000 * record.perf.step_time.median:.1f} ms per step")
+        say(f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms per step")
     try:
-        return push_runs(remote, here, records, keep=wanted.keep)
+        return push_runs(remote, here, records, keep=keep)
     except CanaryError:
         say(f"the runs are on disk; add them with: canary baseline push {' '.join(folders)}")
         raise

@@ -19,9 +19,9 @@ from canary.errors import MachineError, UsageError
 from canary.machine.packages import canonical
 
 PARENT_PACKAGES = "zzz_canary_parent.pth"
+"""Read after every other .pth file, so that packages installed by the side come first."""
 CALLED = re.compile(r"[A-Za-z_]\w*(\.\w+)*\s*:\s*[A-Za-z_]\w*(\.\w+)*(\s*\[[^\]]*\])?")
 """What an entry point calls."""
-"""Read after every other .pth file, so that packages installed by the side come first."""
 
 WHERE = """
 import importlib.util, json, sys
@@ -247,3 +247,39 @@ def _site_packages() -> list[str]:
     if site.ENABLE_USER_SITE:
         places.append(site.getusersitepackages())
     return [place for place in places if Path(place).is_dir()]
+
+
+def config_in(tree: Path, repository: Path, given: Path) -> Path:
+    """Return where a commit has the config that the user named: in its worktree, unless it lies
+    outside the repository. The commit may lack it."""
+    inside = given.is_relative_to(repository)
+    return tree / given.relative_to(repository) if inside else given
+
+
+def folder_in(tree: Path, repository: Path, here: Path) -> Path:
+    """Return the worktree's folder for the user's working directory; its root if it has none."""
+    folder = tree / here.relative_to(repository)
+    return folder if folder.is_dir() else tree
+
+
+def own_python(
+    role: str,
+    tree: Path,
+    repository: Path,
+    folder: Path,
+    setup: str | None,
+    base: Mapping[str, str],
+    log: Path,
+) -> tuple[Path, dict[str, str]]:
+    """Return the Python of a commit and its environment variables, after `setup`.
+
+    Raises:
+        UsageError: the commit would import code of the user's checkout.
+        MachineError: setup failed.
+    """
+    if setup:
+        python, environment = own_environment(role, tree.parent, folder, setup, base, log)
+    else:
+        python, environment = Path(sys.executable), own_code_first(repository, tree, base)
+    refuse_foreign_code(role, python, folder, environment, repository)
+    return python, environment

@@ -34,22 +34,17 @@ class Measured:
 
     def of(self, record: RunRecord) -> NoiseModel | None:
         """Return the newest noise model for runs like this one."""
-        if not self._looked:
-            self._looked = True
-            places = self._places(record)
+        if not self._looked and self.folder is not None:
+            inside = f"{VERSION}/{slug(record.name or 'canary')}/{machine_key(record)}"
+            inner = sorted(self.folder.glob(f"*/{inside}/{NOISE_FILE}"))
+            places = [self.folder / noise_file_of(record.name), *inner]
             models = [model for path in places if (model := self._fits(path, record))]
             self._found = max(models, key=lambda model: model.created, default=None)
             if self._found is not None:
                 made = self._found
                 self.say(f"noise model of {made.runs} runs, measured {made.created[:10]}")
+        self._looked = True
         return self._found
-
-    def _places(self, record: RunRecord) -> list[Path]:
-        if self.folder is None:
-            return []
-        inner = f"{VERSION}/{slug(record.name or 'canary')}/{machine_key(record)}/{NOISE_FILE}"
-        default = self.folder / noise_file_of(record.name)
-        return [default, *sorted(self.folder.glob(f"*/{inner}"))]
 
     def _fits(self, path: Path, record: RunRecord) -> NoiseModel | None:
         if not path.is_file():

@@ -115,7 +115,11 @@ def run_pairs(
         failed = _run_pair(pairs, runs, launch, watcher, clock)
         if failed:
             head, base = failed
-            found = judge(head, base, plan.error_budget(pairs)) if head else _no_base(base[-1])
+            if head:
+                found = judge(head, base, plan.error_budget(pairs))
+            else:
+                why = how_it_ended(base[-1])
+                found = Comparison("error", f"Error: the base does not run: {why}.")
             return _with_notes(found, runs, ""), runs
         pairs += 1
         found = None
@@ -169,11 +173,6 @@ def _run_pair(
             for failed in failures
         ]
     return None
-
-
-def _no_base(failed: RunRecord) -> Comparison:
-    """Return the answer if the base fails before any run of the head."""
-    return Comparison("error", f"Error: the base does not run: {how_it_ended(failed)}.")
 
 
 def _clock(found: Comparison) -> Check | None:

@@ -152,19 +152,16 @@ def finish_child(child: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def stop_child(child: subprocess.Popen[str]) -> None:
     """Stop a child with SIGTERM, and with SIGKILL if it does not end."""
-    if child.poll() is None:
-        with undisturbed():
-            _stop(child)
-
-
-def _stop(child: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        child.send_signal(signal.SIGTERM)
-    try:
-        child.wait(STOP_GRACE_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+    if child.poll() is not None:
+        return
+    with undisturbed():
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
 
 @contextlib.contextmanager

@@ -162,15 +162,17 @@ def baseline_bootstrap(
     verbose: Verbose = False,
 ) -> None:
     """Run the canary several times and push all runs to the branch."""
-    from canary.campaign.bootstrap import Bootstrap, bootstrap
+    from canary.campaign.bootstrap import bootstrap
     from canary.config.load import load_config
     from canary.runner.display.progress import campaign_panel, listener_for
 
     stoppable()
     place = _place(remote, branch)
-    wanted = Bootstrap(load_config(config, set_ or []), runs, keep, output_dir)
+    loaded = load_config(config, set_ or [])
     panel = campaign_panel(sys.stderr, quiet) or listener_for(sys.stderr, quiet)
-    typer.echo(bootstrap(*place, wanted, panel, sayer(quiet)))
+    typer.echo(
+        bootstrap(*place, loaded, panel, sayer(quiet), runs=runs, keep=keep, output_dir=output_dir)
+    )
 
 
 def history(
@@ -188,7 +190,7 @@ def history(
     """Say which metrics got worse, and since which commit."""
     from functools import partial
 
-    from canary.baseline.commits import commits_between
+    from canary.baseline.ancestry import commits_between
     from canary.report.history_view import history_text
     from canary.report.lines import terminal_width
     from canary.report.render import check_format, printed

@@ -28,8 +28,7 @@ def matrix(
     verbose: Verbose = False,
 ) -> None:
     """Run many canaries, each compared with its own history."""
-    from canary.matrix.answer import answer_of, answer_text, write_answer
-    from canary.matrix.progress import View
+    from canary.matrix.answer import View, answer_of, answer_text, write_answer
     from canary.matrix.run import foreseen, load, plan_lines, run
     from canary.report.lines import terminal_width
     from canary.report.render import check_format

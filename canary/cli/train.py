@@ -47,8 +47,8 @@ def run(
     from canary.record.runs import next_command
     from canary.report.lines import terminal_width, wrapped
     from canary.report.rules import answer_lines, refuse_unknown
+    from canary.runner.child_environment import Rendezvous
     from canary.runner.display.progress import listener_for
-    from canary.runner.distributed import Rendezvous
     from canary.runner.outcome import exit_code, failure_text, outcome_text
     from canary.runner.run import run_canary
 

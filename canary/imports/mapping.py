@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from canary.imports.entries import Telling, counted
+from canary.imports.entries import Telling, counted, listed
 from canary.imports.preset import Preset
-from canary.imports.series import Series, listed
+from canary.imports.series import Series
 from canary.record.curves import ROW_METRICS
 from canary.record.step_row import Row
 from canary.record.summary import MIN_STEPS
@@ -64,13 +64,16 @@ def mapped(series: Series, preset: Preset | None, telling: Telling) -> Mapped:
     timed = len(values.get("step_time_s", {}))
     if timed < MIN_STEPS:
         values.pop("step_time_s", None)
+    untimed = "not recorded: the source has no step time and no times of its rows"
+    if step_time:
+        untimed = f"the source has a time for only {timed} steps, {MIN_STEPS} are needed"
     steps = sorted({step for by_step in values.values() for step in by_step})
     return Mapped(
         rows=[_row(step, values, series) for step in steps],
         names={ours: name for ours, (name, _) in known.items() if ours in values},
         others=sum(name not in known for name in values if name not in ROW_METRICS),
         step_time=step_time if timed >= MIN_STEPS else "",
-        no_step_time=_why_untimed(timed, step_time),
+        no_step_time=untimed if timed < MIN_STEPS else "",
     )
 
 
@@ -147,14 +150,6 @@ def _between(series: Series, telling: Telling) -> dict[int, float]:
     if backwards:
         telling.tell(f"the times go backwards at {backwards:,} steps: no step time there")
     return found
-
-
-def _why_untimed(timed: int, step_time: str) -> str:
-    if timed >= MIN_STEPS:
-        return ""
-    if step_time:
-        return f"the source has a time for only {timed} steps, {MIN_STEPS} are needed"
-    return "not recorded: the source has no step time and no times of its rows"
 
 
 def _row(step: int, values: Mapping[str, Mapping[int, float]], series: Series) -> Row:

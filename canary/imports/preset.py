@@ -6,7 +6,6 @@ import fnmatch
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,10 +67,6 @@ class Name(Strict):
         return min(fnmatch.filter(names, self.glob), default=None)
 
 
-def _as_name(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
-
-
 class Leaf(Strict):
     """Where the framework leaves its metrics in one format."""
 
@@ -112,7 +107,9 @@ class RowKind(Strict):
 
 
 Texts = tuple[str, ...]
-Names = tuple[Annotated[Name, BeforeValidator(_as_name)], ...]
+OneName = Annotated[
+    Name, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)
+]
 
 
 class Preset(Strict):
@@ -134,7 +131,7 @@ class Preset(Strict):
     """The metrics stand in an object below this key."""
     prefixes: Texts = ("",)
     """What a backend puts before a name, such as `train/`."""
-    metrics: dict[str, Names] = Field(default_factory=dict, max_length=MOST_METRICS)
+    metrics: dict[str, tuple[OneName, ...]] = Field(default_factory=dict, max_length=MOST_METRICS)
     """Our name -> names in the source; the first that the run has counts."""
     other_axis: Texts = ()
     """Names whose step is not the training step, such as seconds. They are left out."""
@@ -213,12 +210,6 @@ def is_shipped(name: str | None) -> bool:
     return name is not None and preset_file(name).parent == FOLDER
 
 
-@cache
-def shipped(name: str) -> Preset:
-    """Return a shipped preset."""
-    return load_preset(name)
-
-
 def load_preset(name: str) -> Preset:
     """Load a preset by its name, or from a YAML file.
 
@@ -240,6 +231,10 @@ def load_preset(name: str) -> Preset:
     except ValidationError as error:
         raise _wrong_key(error, origins, shown) from error
     return preset if preset.extends is None else _extended(preset, values)
+
+
+shipped = cache(load_preset)
+"""Returns a shipped preset."""
 
 
 def _wrong_key(error: ValidationError, origins: Mapping[str, str], shown: Path) -> ConfigError:
@@ -280,17 +275,9 @@ def preset_lines() -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The preset of a run, and why."""
-
-    preset: Preset | None
-    why: str
-
-
-def choose(names: Sequence[str]) -> Chosen:
-    """Choose the shipped preset that knows the most of a run's metrics. If two know as many, the
-    one that the other extends is chosen, else none."""
+def choose(names: Sequence[str]) -> tuple[Preset | None, str]:
+    """Choose the shipped preset that knows the most of a run's metrics, and say why. If two know as
+    many, the one that the other extends is chosen, else none."""
     known = {
         name: len(shipped(name).names_in(map(shipped(name).inner, names)))
         for name in shipped_names()
@@ -298,26 +285,26 @@ def choose(names: Sequence[str]) -> Chosen:
     most = max(known.values(), default=0)
     best = [name for name, count in known.items() if count == most]
     if most < LEAST_KNOWN:
-        return Chosen(None, f"no preset knows at least {LEAST_KNOWN} of the metrics")
+        return None, f"no preset knows at least {LEAST_KNOWN} of the metrics"
     if len(best) > 1:
         return _of_several(best, names)
-    return Chosen(shipped(best[0]), "it knows the most metrics")
+    return shipped(best[0]), "it knows the most metrics"
 
 
-def _of_several(tied: Sequence[str], names: Sequence[str]) -> Chosen:
+def _of_several(tied: Sequence[str], names: Sequence[str]) -> tuple[Preset | None, str]:
     """Choose among presets that know as many metrics of a run."""
     roots = {shipped(name).extends or name for name in tied}
     if len(roots) == 1 and (root := next(iter(roots))) in tied:
-        return Chosen(shipped(root), "it knows the most metrics")
+        return shipped(root), "it knows the most metrics"
     first = shipped(tied[0])
     if any(_meaning(shipped(name), names) != _meaning(first, names) for name in tied[1:]):
-        return Chosen(None, f"several presets fit equally well ({', '.join(tied)}): name one")
+        return None, f"several presets fit equally well ({', '.join(tied)}): name one"
     agree = f"{', '.join(tied)} read its metrics in the same way"
     if len(roots) > 1:
-        return Chosen(first, agree)
+        return first, agree
     below = shipped(next(iter(roots)))
     kept = {key: getattr(below, key) for key in ("framework", "repository", "version", "commit")}
-    return Chosen(first.model_copy(update=kept), f"{agree}, and all extend it")
+    return first.model_copy(update=kept), f"{agree}, and all extend it"
 
 
 def _meaning(preset: Preset, names: Sequence[str]) -> tuple[Any, ...]:

@@ -1,23 +1,60 @@
-"""Reads a source: files, format, preset, and the rows of a record."""
+"""Reads a source: its files, their format, the preset, and the rows of a record."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from canary.errors import InputError
-from canary.imports.entries import Telling, shortened
+from canary.errors import InputError, did_you_mean, nearest
+from canary.imports.entries import Entry, Telling, listed, shortened
 from canary.imports.files import WHERE_IT_WRITES, Before, Found, files_of
-from canary.imports.formats import files_to_read
 from canary.imports.mapping import Mapped, mapped
-from canary.imports.preset import NO_PRESET, Chosen, Preset, choose, is_shipped, load_preset
-from canary.imports.readers.console import fitting
+from canary.imports.preset import NO_PRESET, Preset, choose, is_shipped, load_preset
+from canary.imports.readers import console, csv_file, json_files, mlflow, tensorboard, wandb
 from canary.imports.series import bounded, gather
 from canary.record.summary import MIN_STEPS
 
 MOST_SAID = 5
 """Remarks in an error."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format."""
+
+    name: str
+    title: str
+    fits: Callable[[Found], bool]
+    read: Callable[..., Iterator[Entry]]
+    """Takes the file of one run, or its files, and a `Telling`. A store also takes `run` and
+    `since`, the console its `preset`."""
+    one_run: Literal["folder", "file", "source"] = "file"
+    """What holds one run: the files of a folder, a file, or the whole source. An MLflow store, a
+    source, may hold several."""
+
+
+FORMATS: dict[str, Format] = {
+    one.name: one
+    for one in (
+        Format("tensorboard", "TensorBoard events", tensorboard.fits, tensorboard.read, "folder"),
+        Format("wandb", "a W&B offline run", wandb.fits, wandb.read),
+        Format("mlflow", "an MLflow store", mlflow.fits, mlflow.read, "source"),
+        Format("jsonl", "JSON lines", json_files.has_lines, json_files.read_lines),
+        Format(
+            "trainer_state",
+            "a Trainer's trainer_state.json",
+            json_files.is_state,
+            json_files.read_states,
+            "source",
+        ),
+        Format("csv", "CSV or TSV", csv_file.fits, csv_file.read),
+        Format("json", "JSON with metrics", json_files.fits, json_files.read),
+        Format("console", "a console log", console.fits, console.read),
+    )
+}
+"""By name, the richest first: the order in which a folder of several formats is searched."""
 
 
 @dataclass(frozen=True)
@@ -55,47 +92,105 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
         ConfigError: the preset is wrong.
     """
     given = None if asked.preset in (None, NO_PRESET) else load_preset(asked.preset)
+    preset, why = given, "named" if given else "none was wanted"
     telling, since = Telling(), 0.0
+    source = shortened(str(asked.source))
     if before is not None and not asked.source.exists():
-        source = shortened(asked.source.name)
-        raise InputError(f"the launch left nothing: {source} does not exist", WHERE_IT_WRITES)
+        what = f"the launch left nothing: {shortened(asked.source.name)} does not exist"
+        raise InputError(what, WHERE_IT_WRITES)
     found = files_of(asked.source, telling)
     if before is not None:
         found, since = before.left_since(found, telling), before.moment
-    form, files = files_to_read(found, asked.format, telling, shortened(str(asked.source)))
+    form, files = _files_to_read(found, asked.format, telling, source)
     more: dict[str, Any] = {}
-    fitted: Preset | None = None
-    if form.is_store:
+    if form.name == "mlflow":
         more = {"run": asked.run, "since": since}
     elif form.name == "console":
-        fitted = fitting(files[0]) if asked.preset is None else None
-        more = {"preset": given or fitted}
-    entries = list(bounded(form.entries(files, telling, **more)))
+        more = {"preset": given or console.fitting(files[0])}
+    read_from = files[0] if form.one_run == "file" else files
+    entries = list(bounded(form.read(read_from, telling, **more)))
     if not any(entry.values for entry in entries):
         raise _no_metric(files, telling)
-    chosen = Chosen(given, "named" if given else "none was wanted")
     if asked.preset is None:
-        chosen = choose(list(dict.fromkeys(name for entry in entries for name in entry.values)))
-    if fitted is not None and (chosen.preset is None or chosen.preset.extends != fitted.framework):
-        chosen = Chosen(fitted, "its patterns fit the most lines")
-    source = shortened(files[0].name if len(files) == 1 else asked.source.name)
-    series = gather(entries, telling, chosen.preset, asked.run, source, is_store=form.is_store)
+        preset, why = choose(list(dict.fromkeys(name for one in entries for name in one.values)))
+        fitted = more.get("preset")
+        if fitted is not None and (preset is None or preset.extends != fitted.framework):
+            preset, why = fitted, "its patterns fit the most lines"
+    name = shortened(files[0].name if len(files) == 1 else asked.source.name)
+    is_store = form.name == "mlflow"
+    series = gather(entries, telling, preset, asked.run, name, is_store=is_store)
     if not series.values:
         raise _no_metric(files, telling)
-    rows = mapped(series, chosen.preset, telling)
+    rows = mapped(series, preset, telling)
     if len(rows.rows) < MIN_STEPS:
         few = "only one step" if len(rows.rows) == 1 else f"only {len(rows.rows)} steps"
         telling.tell(f"{few}: a comparison needs {MIN_STEPS}")
     return Imported(
         form.name,
         tuple(one.name for one in files),
-        chosen.preset,
+        preset,
         None if given is None or is_shipped(asked.preset) else given.digest(),
-        chosen.why,
+        why,
         rows,
         tuple(telling.sentences()),
         telling.failed,
     )
+
+
+def _files_to_read(
+    files: Sequence[Found], asked: str | None, telling: Telling, source: str
+) -> tuple[Format, list[Found]]:
+    """Return the format of a source, and its files of one run.
+
+    Raises:
+        InputError: no file has a known format, or there are several runs.
+    """
+    if not files:
+        raise InputError(f"{source} has no files", "name what the training left")
+    if asked is not None:
+        if asked not in FORMATS:
+            near = did_you_mean(nearest(asked, FORMATS), f"known are {', '.join(FORMATS)}")
+            raise InputError(f"no format {asked!r}", near)
+        form = FORMATS[asked]
+        mine = list(files) if len(files) == 1 else [one for one in files if form.fits(one)]
+        if not mine:
+            raise InputError(
+                f"nothing in {source} looks like {form.title}", "name the file, or its folder"
+            )
+        return form, _of_one_run(form, mine, telling, source)
+    found = {name: [one for one in files if form.fits(one)] for name, form in FORMATS.items()}
+    fitting = {name: mine for name, mine in found.items() if mine}
+    if not fitting:
+        for one in files:
+            mlflow.check(one)
+        known = ", ".join(form.title for form in FORMATS.values())
+        raise InputError(
+            f"no known format in {listed([one.name for one in files])}",
+            f"known are {known}; --format names one",
+        )
+    first, *others = fitting
+    for name in others:
+        left = fitting[name]
+        more_left = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        what = f"{FORMATS[name].title} ({shortened(left[0].name)}{more_left})"
+        telling.tell(f"not read: {what}; --format {name} reads it")
+    return FORMATS[first], _of_one_run(FORMATS[first], fitting[first], telling, source)
+
+
+def _of_one_run(form: Format, files: list[Found], telling: Telling, source: str) -> list[Found]:
+    """Return the files of the only run. Raises InputError if there are several."""
+    runs = sorted({one.folder if form.one_run == "folder" else one.name for one in files})
+    below = f"{runs[0]}/" if runs[0] else ""
+    if form.one_run == "folder" and all(run.startswith(below) for run in runs[1:]):
+        for run in runs[1:]:  # TensorBoard's writers keep hyperparameters there
+            telling.tell("the folder below the run's was not read", run)
+        return [one for one in files if one.folder == runs[0]]
+    if form.one_run != "source" and len(runs) > 1:
+        raise InputError(
+            f"{source} holds {len(runs)} runs: {listed([run or '.' for run in runs])}",
+            f"name one of these {form.one_run}s",
+        )
+    return files
 
 
 def _no_metric(files: list[Found], telling: Telling) -> InputError:

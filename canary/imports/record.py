@@ -11,10 +11,9 @@ from pathlib import Path
 from canary.config.load import KEY_HINTS
 from canary.config.spans import WARMUP
 from canary.errors import UsageError, printable
-from canary.imports.entries import counted, shortened
+from canary.imports.entries import counted, listed, shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
-from canary.imports.series import listed
 from canary.protocol.failure import failure_of
 from canary.protocol.job import Result, StepFile
 from canary.protocol.record_writer import RecordWriter

@@ -5,15 +5,14 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.errors import InputError
-from canary.imports.axis import WHEN, step_in, step_names
-from canary.imports.entries import Entry, Telling, counted, place_of, shortened
-from canary.imports.one_run import one_run
+from canary.imports.axis import WHEN, one_run, step_in, step_names
+from canary.imports.entries import LATEST, Entry, Telling, counted, listed, place_of, shortened
 from canary.imports.preset import Preset
-from canary.imports.readers.rows import LATEST
 from canary.record.curves import LARGEST_STEP
 
 MOST_VALUES = 2_000_000
@@ -21,7 +20,6 @@ MOST_STEPS = 50_000
 """A record of more would be too large for the reporting job."""
 MOST_NAMES = 10_000
 LONGEST_NAME = 300
-SHOWN = 5
 ONE_RUN = (
     "write one run per file, or call the column `run` and add --run; a table needs one column per "
     "metric"
@@ -38,106 +36,63 @@ class Series:
     """Step -> the process that wrote it, and when, in seconds since the epoch."""
 
 
-class Gathering:
-    """Puts entries into a `Series`."""
-
-    def __init__(self, telling: Telling, step_names: Sequence[str], *, numbered: bool) -> None:
-        self._telling = telling
-        self._step_names = step_names
-        self._numbered = numbered
-        self._series = Series()
-        self._rows = 0
-        self._process = 0
-        self._latest: dict[tuple[int, str], int] = {}
-        """Part and name -> the step of its newest value."""
-        self._process_of: dict[int, int] = {}
-        self._again: dict[int, int] = {}
-        """Step -> values that were written again."""
-        self._back: set[str] = set()
-        """Names of the entry that have a later step already."""
-        self._unordered: set[int] = set()
-
-    def take(self, entry: Entry) -> None:
-        """Take one entry."""
-        step = self._step_of(entry)
+def _by_step(
+    entries: Sequence[Entry], names: Sequence[str], telling: Telling, *, numbered: bool
+) -> Series:
+    """Put entries into a `Series`. Another file, or a file that goes back and writes a step again,
+    is of a new process."""
+    series, processes, unordered = Series(), 0, False
+    latest: dict[tuple[int, str], int] = {}
+    """Part and name -> the step of its newest value."""
+    process_of: dict[int, int] = {}
+    again: Counter[int] = Counter()
+    """Step -> values that were written again."""
+    for row, entry in enumerate(entries, 1):
+        step = row if entry.step is None and numbered else _step_of(entry, names, telling)
         if step is None:
-            return
-        process = self._process_for(entry, step)
-        held = self._series.times.get(step)
-        written = entry.time or 0.0
-        if 0 < written <= LATEST and (held is None or held[0] != process):
-            self._series.times[step] = (process, written)
-        for name, value in entry.values.items():
-            if name not in self._step_names:
-                self._keep(name, step, value)
-
-    def _process_for(self, entry: Entry, step: int) -> int:
-        """Return the process that wrote an entry: another file, or the same one that went back and
-        writes a step again, is a new one."""
-        known = self._process_of.get(entry.part)
-        latest = self._latest
-        back = [n for n in entry.values if latest.get((entry.part, n), -1) > step]
-        if any(name not in self._step_names for name in back):
-            self._unordered.add(step)
-            if any(step in self._series.values.get(name, ()) for name in back):
-                known = None
-        if known is None:
-            known = self._process_of[entry.part] = self._process
-            self._process += 1
-        self._back = set(back)
-        for name in entry.values:
+            continue
+        values = {name: value for name, value in entry.values.items() if name not in names}
+        back = {name for name in values if latest.get((entry.part, name), -1) > step}
+        unordered = unordered or bool(back)
+        if entry.part not in process_of or any(step in series.values.get(one, ()) for one in back):
+            process_of[entry.part] = processes
+            processes += 1
+        process, written = process_of[entry.part], entry.time or 0.0
+        if 0 < written <= LATEST and series.times.get(step, (None,))[0] != process:
+            series.times[step] = (process, written)
+        for name, value in values.items():
             latest[entry.part, name] = step
-        return known
-
-    def _step_of(self, entry: Entry) -> int | None:
-        self._rows += 1
-        if entry.step is None and self._numbered:
-            return self._rows
-        given, _ = step_in(entry, self._step_names)
-        if given is None:
-            self._telling.tell("a row without a step was left out")
-        elif not math.isfinite(given) or given != int(given) or not 0 <= given < LARGEST_STEP:
-            self._telling.tell(f"a row with the step {given:g} was left out")
-        else:
-            return int(given)
-        return None
-
-    def _keep(self, name: str, step: int, value: float | None) -> None:
-        by_step = self._series.values.get(name)
-        if by_step is None:
             if len(name) > LONGEST_NAME:
-                what = f"a name of more than {LONGEST_NAME} characters was left out"
-                self._telling.tell(what)
-                return
-            by_step = self._series.values[name] = {}
-        # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
-        if step in by_step and (name in self._back or differ(by_step[step], value)):
-            self._again[step] = self._again.get(step, 0) + 1
-        by_step[step] = value
+                telling.tell(f"a name of more than {LONGEST_NAME} characters was left out")
+                continue
+            by_step = series.values.setdefault(name, {})
+            # A row of an evaluation repeats values such as the epoch; a resumed run goes back.
+            if step in by_step and (name in back or differ(by_step[step], value)):
+                again[step] += 1
+            by_step[step] = value
+    if again:
+        first, last = min(again), max(again)
+        words = counted(again.total(), "value was", "values were")
+        where = f"step {first}" if first == last else f"steps {first} to {last}"
+        if 1 < len(again) <= last - first:
+            where = f"{len(again)} steps from {first} to {last}"
+        telling.tell(f"{words} written again at {where}: the last one is used")
+    elif unordered:
+        telling.tell("the steps are not in order and were sorted")
+    if numbered:
+        telling.tell("the rows have no step, so they are counted from 1")
+    return series
 
-    def finish(self) -> Series:
-        """Return what was gathered, and tell what was repaired.
 
-        Raises:
-            InputError: there is nothing to compare.
-        """
-        if self._again:
-            first, last = min(self._again), max(self._again)
-            words = counted(sum(self._again.values()), "value was", "values were")
-            where = f"step {first}" if first == last else f"steps {first} to {last}"
-            if 1 < len(self._again) <= last - first:
-                where = f"{len(self._again)} steps from {first} to {last}"
-            self._telling.tell(f"{words} written again at {where}: the last one is used")
-        elif self._unordered:
-            self._telling.tell("the steps are not in order and were sorted")
-        if self._numbered:
-            self._telling.tell("the rows have no step, so they are counted from 1")
-        series = self._series
-        if len({step for by_step in series.values.values() for step in by_step}) > MOST_STEPS:
-            raise InputError(
-                f"the source has more than {MOST_STEPS:,} steps", "name a shorter run, or log less"
-            )
-        return series
+def _step_of(entry: Entry, names: Sequence[str], telling: Telling) -> int | None:
+    given, _ = step_in(entry, names)
+    if given is None:
+        telling.tell("a row without a step was left out")
+    elif not math.isfinite(given) or given != int(given) or not 0 <= given < LARGEST_STEP:
+        telling.tell(f"a row with the step {given:g} was left out")
+    else:
+        return int(given)
+    return None
 
 
 def gather(
@@ -163,15 +118,14 @@ def gather(
         rows = [entry for entry in held if entry.step is None]
     numbered = bool(rows) and not names
     _refuse_mixed(held, names, source, numbered=numbered)
-    gathering = Gathering(telling, names, numbered=numbered)
-    for entry in held:
-        gathering.take(entry)
-    series = gathering.finish()
+    series = _by_step(held, names, telling, numbered=numbered)
+    if len({step for by_step in series.values.values() for step in by_step}) > MOST_STEPS:
+        raise InputError(
+            f"the source has more than {MOST_STEPS:,} steps", "name a shorter run, or log less"
+        )
     if preset is not None:
         _leave_out_other_axes(series, preset, telling)
-        if preset.null_is_nan:
-            _as_nan(series, telling)
-    _tell_nulls(series, telling)
+    _tell_nulls(series, telling, is_nan=preset is not None and preset.null_is_nan)
     return series
 
 
@@ -265,17 +219,15 @@ def _leave_out_other_axes(series: Series, preset: Preset, telling: Telling) -> N
             telling.tell(f"{words} left out: the step of {pattern} is not the training step")
 
 
-def _as_nan(series: Series, telling: Telling) -> None:
+def _tell_nulls(series: Series, telling: Telling, *, is_nan: bool) -> None:
+    """Drop nulls, or read them as NaN; tell them and the numbers that are not finite."""
     every = series.values.values()
-    nulls = [(found, step) for found in every for step in found if found[step] is None]
-    for found, step in nulls:
-        found[step] = math.nan
-    if nulls:
-        telling.tell(f"{len(nulls):,} nulls were read as NaN: this framework writes NaN as null")
-
-
-def _tell_nulls(series: Series, telling: Telling) -> None:
-    """Drop nulls, and tell them and the numbers that are not finite."""
+    null_steps = [(found, step) for found in every for step in found if found[step] is None]
+    if is_nan and null_steps:
+        for found, step in null_steps:
+            found[step] = math.nan
+        many = f"{len(null_steps):,} nulls"
+        telling.tell(f"{many} were read as NaN: this framework writes NaN as null")
     nulls: list[str] = []
     wild: dict[str, int] = {}
     for name, by_step in list(series.values.items()):
@@ -292,9 +244,3 @@ def _tell_nulls(series: Series, telling: Telling) -> None:
     if wild:
         words = counted(sum(wild.values()), "value is", "values are")
         telling.tell(f"{words} NaN or infinite, in {listed(list(wild))}")
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return a few names, and how many more there are."""
-    shown = ", ".join(shortened(name) for name in names[:SHOWN])
-    return f"{shown} and {len(names) - SHOWN:,} more" if len(names) > SHOWN else shown

@@ -60,7 +60,11 @@ class Climber:
             self._switch_on(level, rung)
             if level in wanted:
                 found.append(self._shown(level, rung))
-                rung = Rung(skipped=self._leave_out(found[-1]))
+                # Unsafe switches are off at the levels above.
+                names = guarded.blamed if (guarded := found[-1].guarded) else ()
+                self._on = [one for one in self._on if one.switch.name not in names]
+                why = f"unsafe at {level}, off from here on"
+                rung = Rung(skipped=[Skipped(name, why) for name in names])
         return found
 
     def _settings(self, *choices: Choice) -> dict[str, Any]:
@@ -126,12 +130,6 @@ class Climber:
             ).holds
         ]
         return replace(guarded, blamed=tuple(names))
-
-    def _leave_out(self, level: LevelFound) -> list[Skipped]:
-        """Switch unsafe switches off for the levels above."""
-        names = level.guarded.blamed if level.guarded else ()
-        self._on = [one for one in self._on if one.switch.name not in names]
-        return [Skipped(name, f"unsafe at {level.level}, off from here on") for name in names]
 
 
 def try_out(

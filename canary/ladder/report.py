@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from canary.errors import counted
 from canary.ladder.climb import tried_words
-from canary.ladder.guard import Guarded
 from canary.ladder.results import Ladder, LevelFound, damaged, load_result
 from canary.ladder.switches import settings_words
 from canary.ladder.timing import Figures, SpeedUp
@@ -302,13 +301,10 @@ def _lines(
     lines.append(("settings", settings_words(changed) or "same as the level below"))
     lines += [("tried", tried_words(one)) for one in level.tried]
     lines += [("skipped", f"{one.switch}: {one.reason}") for one in level.skipped]
-    return lines + (_guard_lines(level.guarded) if level.guarded else [])
-
-
-def _guard_lines(guarded: Guarded) -> list[tuple[str, str]]:
-    both = ((guarded.exact, "guard in float32"), (guarded.wide, "guard as it is"))
-    lines = [(words, f"{one.state}: {one.words}") for one, words in both if one is not None]
-    if guarded.broken:
-        none = "no switch of this level breaks the guard alone"
-        lines.append(("cause", ", ".join(guarded.blamed) or none))
+    if guarded := level.guarded:
+        both = ((guarded.exact, "guard in float32"), (guarded.wide, "guard as it is"))
+        lines += [(words, f"{one.state}: {one.words}") for one, words in both if one is not None]
+        if guarded.broken:
+            none = "no switch of this level breaks the guard alone"
+            lines.append(("cause", ", ".join(guarded.blamed) or none))
     return lines

@@ -9,9 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from canary.errors import InputError, RecordError
 from canary.ladder.guard import Guarded
-from canary.ladder.machine import Machine
 from canary.ladder.site import FinishedRun
-from canary.ladder.switches import Level, Settings
+from canary.ladder.switches import Level, Machine, Settings
 from canary.ladder.timing import Figures, SpeedUp
 from canary.record.folder import read_document
 

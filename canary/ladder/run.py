@@ -13,11 +13,10 @@ from canary.config.load import load_config
 from canary.config.schema import TRAINING_TYPES
 from canary.errors import RunFailed, UsageError
 from canary.ladder.climb import Climber
-from canary.ladder.machine import this_machine
 from canary.ladder.report import leave_unfinished
 from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.site import Site
-from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch
+from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch, this_machine
 from canary.ladder.timing import Arm, bottleneck_of, busy_note, problem_of, ratio_of, time_rounds
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline

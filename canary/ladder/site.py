@@ -144,8 +144,11 @@ class Site:
             result = LaunchResult(None, problem=str(error))
         else:
             rows: list[Row] = []
-            if not (problem := _why_incomplete(record)):
-                rows = rows_of_run(RunFolder(self.folder / record.run_id))
+            if record.status == "completed":
+                rows, problem = rows_of_run(RunFolder(self.folder / record.run_id)), ""
+            else:
+                said = (None if record.status == "failed" else record.status, record.reason)
+                problem = ": ".join(filter(None, said)) or record.status
             result = LaunchResult(record, rows, problem)
         run_id = None if result.record is None else result.record.run_id
         self.launched.append(FinishedRun(kind, label, run_id, result.problem))
@@ -158,11 +161,3 @@ def run_name(job: str, launch: str) -> str:
     ending = re.sub(r"[^A-Za-z0-9._]+", "-", launch).strip("._-")[: NAME_CHARACTERS - 2]
     start = job[: NAME_CHARACTERS - 1 - len(ending)].rstrip("._-")
     return f"{start}.{ending}".strip("._-")
-
-
-def _why_incomplete(record: RunRecord) -> str:
-    if record.status == "completed":
-        return ""
-    if record.status == "failed" and record.reason:
-        return record.reason
-    return f"{record.status}: {record.reason}" if record.reason else record.status

@@ -66,19 +66,6 @@ class Figures:
     """Largest possible share of the computing time that was waiting for Python's lock."""
 
 
-def _figures_of(records: Sequence[RunRecord]) -> Figures:
-    perfs = [record.perf for record in records]
-    return Figures(
-        samples_per_s=_median(perf.samples_per_sec for perf in perfs) or math.nan,
-        tokens_per_s=_median(perf.approx_tokens_per_sec for perf in perfs),
-        step_s=_median(perf.step_time.mean for perf in perfs),
-        gpu_pct=_median(perf.gpu_utilization_avg for perf in perfs),
-        cpu_pct=_median(perf.cpu_utilization_avg for perf in perfs),
-        memory_mb=_median(perf.max_mem_mb for perf in perfs),
-        gil_share=_median(record.host.gil_contention for record in records),
-    )
-
-
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
@@ -110,7 +97,18 @@ class Arm:
     @property
     def figures(self) -> Figures | None:
         """The figures of its completed launches; None without any."""
-        return _figures_of(self.records) if self.records else None
+        if not self.records:
+            return None
+        perfs = [record.perf for record in self.records]
+        return Figures(
+            samples_per_s=_median(perf.samples_per_sec for perf in perfs) or math.nan,
+            tokens_per_s=_median(perf.approx_tokens_per_sec for perf in perfs),
+            step_s=_median(perf.step_time.mean for perf in perfs),
+            gpu_pct=_median(perf.gpu_utilization_avg for perf in perfs),
+            cpu_pct=_median(perf.cpu_utilization_avg for perf in perfs),
+            memory_mb=_median(perf.max_mem_mb for perf in perfs),
+            gil_share=_median(record.host.gil_contention for record in self.records),
+        )
 
 
 def time_rounds(

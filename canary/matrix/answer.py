@@ -1,17 +1,17 @@
-"""The answer of a matrix: a line per cell, in a file beside the cells and for people."""
+"""How a matrix goes, and its answer: a line per cell, in a file beside the cells and for people."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from canary.campaign.pairs import duration
 from canary.errors import printable
 from canary.matrix.document import Verb
 from canary.matrix.outcomes import WORST_FIRST, Verdict, worst_code
-from canary.matrix.running import Entry
+from canary.matrix.running import Entry, Matrix
 from canary.record import jsonio
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.lines import aligned, wrapped
@@ -96,3 +96,70 @@ def answer_text(answer: Answer, form: str, folder: Path, width: int | None = Non
 def write_answer(answer: Answer, folder: Path) -> None:
     """Write the answer beside the cells."""
     write_text(folder / FILE, answer_text(answer, "json", folder))
+
+
+EVERY_S = 60.0
+"""Between two lines of state."""
+LONGEST_REASON = 80
+
+
+def state_line(matrix: Matrix) -> str:
+    """Return the state on one line."""
+    done = [one.outcome for one in matrix.entries if one.state == "done" and one.outcome]
+    queued = matrix.launcher.queued()
+    running = [one for one in matrix.running if one.cell.name not in queued]
+    waiting = len(matrix.entries) - len(done) - len(running) - len(queued)
+    parts = [f"{len(done)} of {len(matrix.entries)} done"]
+    counts = Counter(one.verdict for one in done)
+    parts += [
+        verdict_count(one, counts[one]) for one in WORST_FIRST if one != "pass" and counts[one]
+    ]
+    parts.append(f"{len(running)} run" if len(running) != 1 else f"{running[0].cell.name} runs")
+    if waiting:
+        why = "" if running or queued else ": all devices are in use"
+        parts.append(f"{waiting} wait{why}")
+    if queued:
+        reason = printable(Counter(queued.values()).most_common(1)[0][0])[:LONGEST_REASON]
+        parts.append(f"{len(queued)} in the queue: {reason}")
+    left = seconds_left(matrix)
+    if left:
+        parts.append(f"about {duration(left)} left")
+    return " · ".join(parts)
+
+
+def seconds_left(matrix: Matrix) -> float | None:
+    """Return how long the matrix will take, if as many cells run on as now; None if nothing is
+    known. A cell is expected to take what the others take; what runs has done half of its work."""
+    took = [one.outcome.seconds for one in matrix.entries if one.outcome and one.outcome.seconds]
+    if not took:
+        return None
+    running = {one.cell.name for one in matrix.running} - {*matrix.launcher.queued()}
+    waiting = sum(one.state != "done" for one in matrix.entries) - len(running)
+    return sum(took) / len(took) * (waiting + len(running) / 2) / max(1, len(running))
+
+
+@dataclass
+class View:
+    """Tells each cell once as it ends; and the state, once a minute."""
+
+    say: Callable[[str], None]
+    """Prints a line for people."""
+    clock: Callable[[], float]
+    _said: set[str] = field(default_factory=set)
+    _when: float | None = None
+
+    def told(self, matrix: Matrix) -> None:
+        """Show what is new."""
+        for one in matrix.entries:
+            if one.state == "done" and one.outcome is not None and one.cell.name not in self._said:
+                self._said.add(one.cell.name)
+                words, verdict = one.outcome.words, one.outcome.verdict
+                if not words.lower().startswith(verdict):
+                    words = f"{verdict}: {words}"
+                self.say(f"{len(self._said)}/{len(matrix.entries)} {one.cell.name}: {words}")
+        now = self.clock()
+        if self._when is None:
+            self._when = now
+        elif now - self._when >= EVERY_S and len(self._said) < len(matrix.entries):
+            self.say(state_line(matrix))
+            self._when = now

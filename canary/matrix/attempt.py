@@ -22,7 +22,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import NamedTuple
 
 from canary.errors import MachineError
 from canary.record import jsonio
@@ -233,12 +233,9 @@ class Attempt:
                     one.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class News:
-    """How a try goes."""
+class News(NamedTuple):
+    """A try that is over. It has ended, unless it is lost: its process left no exit code."""
 
     attempt: Attempt
-    phase: Literal["ended", "lost"]
-    """`lost`: its process is gone and left no exit code."""
-    reason: str = ""
-    """Why it is lost."""
+    lost: str = ""
+    """Why."""

@@ -53,7 +53,8 @@ def cells_of(document: MatrixFile, origins: Origins, file: Path) -> tuple[Cell, 
     Raises:
         ConfigError: an axis, an exclude or a cell is wrong, or there are none or too many.
     """
-    choices = [("matrix", one) for one in _Axes(document, origins, file).multiplied()]
+    reader = _Reader(document, origins, file)
+    choices = [("matrix", one) for one in reader.multiplied()]
     choices += [(f"cells.{number}", one) for number, one in enumerate(document.cells)]
     if not choices:
         raise ConfigError(f"{file} has no cells", "give `matrix:` or `cells:`", file=file)
@@ -62,13 +63,13 @@ def cells_of(document: MatrixFile, origins: Origins, file: Path) -> tuple[Cell, 
         raise ConfigError(message, "split it", file=file)
     made: dict[str, Cell] = {}  # By drawer: the history's names are of lower case.
     for where, choice in choices:
-        cell = _OneCell(document, origins, file, where, str(choice.get("name") or _name(choice)))
-        made[slug(cell.name)] = cell.read(choice, taken=made)
+        cell = reader.cell(where, choice, taken=made)
+        made[slug(cell.name)] = cell
     return tuple(made.values())
 
 
 @dataclass
-class _Axes:
+class _Reader:
     document: MatrixFile
     origins: Origins
     file: Path
@@ -111,52 +112,44 @@ class _Axes:
             raise self._error(f"matrix.{name}", "is no list of choices", hint)
         return value
 
-
-@dataclass
-class _OneCell:
-    document: MatrixFile
-    origins: Origins
-    file: Path
-    where: str
-    """Key of what describes it."""
-    name: str
-
-    def _error(self, key: str, message: str, hint: str) -> ConfigError:
-        full = f"{self.where}.{key}"
-        place = self.origins.get(full) or _place(self.origins, self.where) or str(self.file)
-        name = printable(self.name)[:LONGEST_NAME]
-        what = f"cell {name} in {place} {message}"
-        return ConfigError(what, hint, file=self.file, key=full)
-
-    def read(self, choice: Mapping[str, Any], taken: Mapping[str, Cell]) -> Cell:
-        """Return the cell of a choice. `taken`: the cells before, by slug."""
+    def cell(self, where: str, choice: Choice, taken: Mapping[str, Cell]) -> Cell:
+        """Return the cell of a choice, which the key `where` describes. `taken`: the cells before,
+        by slug."""
         values = dict(choice)
         named = values.pop("name", "")
+        name = str(named or _name(choice))
+
+        def error(key: str, message: str, hint: str) -> ConfigError:
+            full = f"{where}.{key}"
+            place = self.origins.get(full) or _place(self.origins, where) or str(self.file)
+            what = f"cell {printable(name)[:LONGEST_NAME]} in {place} {message}"
+            return ConfigError(what, hint, file=self.file, key=full)
+
         if not isinstance(named, str):
-            raise self._error("name", "has a name that is no text", f'write name: "{named}"')
-        if not NAME.fullmatch(self.name):
+            raise error("name", "has a name that is no text", f'write name: "{named}"')
+        if not NAME.fullmatch(name):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
-            raise self._error("name", "has a name that no folder can have", hint)
-        if slug(self.name) in taken:
-            raise self._error("name", "has the same name as another", "give one a `name`")
+            raise error("name", "has a name that no folder can have", hint)
+        if slug(name) in taken:
+            raise error("name", "has the same name as another", "give one a `name`")
         own = {key: values.pop(key) for key in CellKeys.model_fields if key in values}
         try:
             keys = CellKeys.model_validate({"verb": self.document.verb, **own})
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = str(next(iter(first["loc"]), "config"))
+        except ValidationError as wrong:
+            first = wrong.errors()[0]
             said = first["msg"].removeprefix("Value error, ")
-            what = f"has {key}: " if first["loc"] else "has "
+            what = f"has {first['loc'][0]}: " if first["loc"] else "has "
             message = f"{what}{said[:1].lower()}{said[1:]}"
-            raise self._error(key, message, "see docs/matrix.md") from error
+            key = str(next(iter(first["loc"]), "config"))
+            raise error(key, message, "see docs/matrix.md") from wrong
         if keys.stack is not None and keys.stack not in self.document.stacks:
             message = f"has the unknown stack {keys.stack!r}"
-            raise self._error("stack", message, "define it under `stacks:`")
+            raise error("stack", message, "define it under `stacks:`")
         settings = tuple(
             f"{key}={value if isinstance(value, str) else jsonio.dumps(value)}"
             for key, value in values.items()
         )
-        return Cell(name=self.name, settings=settings, **keys.model_dump())
+        return Cell(name=name, settings=settings, **keys.model_dump())
 
 
 def _place(origins: Origins, key: str) -> str | None:

@@ -33,10 +33,6 @@ class _Started:
     since: float = 0.0
     """When it was adopted."""
 
-    def is_overdue(self, now: float) -> bool:
-        """Whether a process that was adopted holds its try for longer than it may take."""
-        return now - self.since > self.attempt.limit_s + STOP_GRACE_S + LAST_S
-
 
 class LocalLauncher:
     """Starts tries on this machine."""
@@ -126,13 +122,13 @@ class LocalLauncher:
                 if one.child.poll() is None:
                     continue
                 os.close(one.ended)
-            elif not looks or (one.attempt.is_running() and not one.is_overdue(now)):
-                continue
-            del self._going[cell]
-            if one.attempt.ended() is None:
-                yield News(one.attempt, "lost", _why(one))
             else:
-                yield News(one.attempt, "ended")
+                # A process that was adopted may hold its try for longer than it may take.
+                late = now - one.since > one.attempt.limit_s + STOP_GRACE_S + LAST_S
+                if not looks or (one.attempt.is_running() and not late):
+                    continue
+            del self._going[cell]
+            yield News(one.attempt, _why(one) if one.attempt.ended() is None else "")
 
     def queued(self) -> Mapping[str, str]:
         """Return nothing: what was started runs."""

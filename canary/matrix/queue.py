@@ -177,7 +177,7 @@ class QueueLauncher:
         self._new = []
         for attempt in missing:
             del self._going[attempt.cell]
-            yield News(attempt, "lost", refused[attempt.folder])
+            yield News(attempt, refused[attempt.folder])
 
     def _not_taken(self, attempts: Sequence[Attempt]) -> list[Attempt] | None:
         """Return the tries that the queue does not have; None if it does not answer. An answer to
@@ -195,7 +195,7 @@ class QueueLauncher:
         if attempt.ended() is not None:
             if one.phase == "waits":  # A second job of it.
                 self._stop(attempt)
-            return News(attempt, "ended")
+            return News(attempt)
         words, stuck = "", since >= attempt.limit_s + STUCK_S
         if one.phase == "over" and since >= self.patience.for_files:
             # A machine that the queue believes dead may still run it, and no other must then.
@@ -213,7 +213,7 @@ class QueueLauncher:
             return None
         if one.phase != "over":
             self._stop(attempt)
-        return News(attempt, "lost", words)
+        return News(attempt, words)
 
     def _stop(self, attempt: Attempt) -> None:
         """Stop a try that is over for us. If the queue does not answer, its script still finds that

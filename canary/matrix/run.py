@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.config.load import LoadedConfig, load_config
+from canary.config.load import load_config
 from canary.config.output import OUTPUT_DIR
 from canary.errors import ConfigError, MachineError, UsageError, did_you_mean, nearest, printable
 from canary.machine.environment import usable_cores
@@ -89,21 +89,17 @@ def planned(cell: Cell) -> Planned:
     Raises:
         ConfigError: its config cannot be used; names the cell.
     """
-    loaded = _config_of(cell)
+    loaded = None
+    if cell.config is not None:
+        try:
+            loaded = load_config(Path(cell.config), cell.settings)
+        except ConfigError as error:
+            message = f"cell {cell.name}: {error.message.replace(' in --set', '')}"
+            raise ConfigError(message, error.hint, file=error.file, key=error.key) from error
     config = None if loaded is None else loaded.config.model_dump(mode="json")
     mark = hashlib.sha256(jsonio.dumps([asdict(cell), config]).encode()).hexdigest()
     stored = cell.verb in ("run", "exec")
     return Planned(cell, loaded.config.repeats if stored and loaded is not None else None, mark)
-
-
-def _config_of(cell: Cell) -> LoadedConfig | None:
-    if cell.config is None:
-        return None
-    try:
-        return load_config(Path(cell.config), cell.settings)
-    except ConfigError as error:
-        message = f"cell {cell.name}: {error.message.replace(' in --set', '')}"
-        raise ConfigError(message, error.hint, file=error.file, key=error.key) from error
 
 
 def foreseen(loaded: Loaded) -> tuple[Planned, ...]:

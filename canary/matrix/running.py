@@ -67,19 +67,20 @@ class Matrix:
         """Run all cells that have not ended; return them all."""
         try:
             self._found_again()
-            self._go()
-        except BaseException:  # Ctrl-C must not leave a cell running.
-            self._stop()
+            while any(entry.state != "done" for entry in self.entries):
+                self._start()
+                ended = self._gather()
+                self.told(self)
+                if not ended:
+                    self.launcher.wait(LOOK_S)
+        except BaseException:  # Ctrl-C must not leave a cell running: the next start runs it again.
+            with undisturbed():
+                self.launcher.cancel()
+                for _, attempt in self._attempts.values():
+                    if not attempt.is_running():
+                        attempt.cleared()
             raise
         return self.entries
-
-    def _stop(self) -> None:
-        """Stop what runs, and forget these tries: the next start runs the cells again."""
-        with undisturbed():
-            self.launcher.cancel()
-            for _, attempt in self._attempts.values():
-                if not attempt.is_running():
-                    attempt.cleared()
 
     def _found_again(self) -> None:
         """Take up the tries of earlier processes."""
@@ -108,14 +109,6 @@ class Matrix:
                 attempt.give_up("its process is gone, and left no exit code")
                 self._ended(entry, attempt)
 
-    def _go(self) -> None:
-        while any(entry.state != "done" for entry in self.entries):
-            self._start()
-            ended = self._gather()
-            self.told(self)
-            if not ended:
-                self.launcher.wait(LOOK_S)
-
     def _start(self) -> None:
         """Start cells until there is no place for one."""
         for entry in self.entries:
@@ -143,10 +136,10 @@ class Matrix:
     def _gather(self) -> int:
         """Judge the tries that ended."""
         count = 0
-        for news in self.launcher.poll():
-            entry, attempt = self._attempts.pop(news.attempt.cell)
-            if news.phase == "lost" and attempt.ended() is None:
-                attempt.give_up(news.reason)
+        for attempt, lost in self.launcher.poll():
+            entry, _ = self._attempts.pop(attempt.cell)
+            if lost and attempt.ended() is None:
+                attempt.give_up(lost)
             self._ended(entry, attempt)
             count += 1
         return count

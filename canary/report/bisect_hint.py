@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from canary.baseline.commits import commits_between
+from canary.baseline.ancestry import commits_between
 from canary.baseline.history import drawer, entries, is_history
 from canary.compare.paths import Compared
 from canary.compare.report import Comparison

@@ -19,7 +19,7 @@ from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
 from canary.runner.exec.streams import log_only
-from canary.runner.processes import RankProcesses
+from canary.runner.processes import RankProcesses, death_words
 from canary.runner.warm import Child, warm_child, without_warm_start
 
 POLL_S = 0.05
@@ -171,23 +171,9 @@ def died(returncode: int | None) -> Result:
     """Return the result of a child that wrote none."""
     if returncode == EXIT_DISK_FULL:
         return disk_full()
-    if returncode is not None and returncode < 0:
-        name = signal.Signals(-returncode).name
-        if name == "SIGKILL":
-            return Result(
-                status="failed",
-                reason="the training process was killed (SIGKILL)",
-                hint="usually by the system's out-of-memory killer: look at its log and at "
-                "memory.peak_rss_bytes",
-            )
-        return Result(
-            status="failed", reason=f"the training process was ended by {name}", see_log=True
-        )
-    return Result(
-        status="failed",
-        reason=f"the training process exited with code {returncode} and wrote no result",
-        see_log=True,
-    )
+    reason, hint = death_words(returncode)
+    reason = f"the training process {reason}"
+    return Result(status="failed", reason=reason, hint=hint, see_log=hint is None)
 
 
 def end_tree(child: Child, *, ask: bool = True) -> None:

@@ -14,7 +14,7 @@ from canary.record.host import typical_cpu_s_per_step
 from canary.record.phases import is_online, phases_of_launches, shown_phases, typical_phases
 from canary.record.summary import MIN_STEPS, NOT_TRAINING, more_steps, untimed_steps
 from canary.record.types import RunRecord
-from canary.runner.display.pace import shown_metrics
+from canary.runner.display.figures import shown_metrics
 
 LOG_LINES = 40
 SHOWN_ALERTS = 5
@@ -66,8 +66,9 @@ def outcome_text(record: RunRecord) -> str:
         lines.append(f"  ranks       {ranks_line(record)}")
     lines.append(f"  exact       {exact_line(record)}")
     lines += alert_lines(record)
-    if record.profiler.steps:
-        lines.append(f"  profile     {profile_line(record)}")
+    if steps := record.profiler.steps:
+        which = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
+        lines.append(f"  profile     {which}, not timed; canary profile shows them")
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     told = not time_.count and "perf.step_time" in record.unmeasured
     if time_.count < MIN_STEPS and not told and not record.config.get("exact"):
@@ -95,18 +96,14 @@ def phases_words(record: RunRecord) -> str:
     """Return the shares of a typical step, as the report shows them. Rare phases have their
     mean."""
     typical = shown_phases(typical_phases(phases_of_launches([record])))
-    shares = sorted(typical.items(), key=lambda item: -item[1])
+    whole, shares = sum(typical.values()), sorted(typical.items(), key=lambda item: -item[1])
+    words = [f"{name} {100 * seconds / whole:.0f}%" for name, seconds in shares]
     seldom = [
         f"{name} {1000 * record.phases[name]:.3g} ms per step on average"
         for name in NOT_TRAINING
         if record.phases.get(name) and name not in typical
     ]
-    return "; ".join(filter(None, ("  ".join(share_words(shares, sum(typical.values()))), *seldom)))
-
-
-def share_words(phases: list[tuple[str, float]], whole_s: float) -> list[str]:
-    """Return each phase in percent of the step."""
-    return [f"{name} {100 * seconds / whole_s:.0f}%" for name, seconds in phases]
+    return "; ".join(filter(None, ("  ".join(words), *seldom)))
 
 
 def _no_samples(record: RunRecord) -> list[str]:
@@ -168,13 +165,6 @@ def ranks_line(record: RunRecord) -> str:
         parts.append(f"{found['collectives_per_step']:.0f} collectives per step")
     parts.append(f"{1000 * found['wait_s']['mean']:.1f} ms waiting in them")
     return ", ".join(parts)
-
-
-def profile_line(record: RunRecord) -> str:
-    """Return which steps were profiled, and the command that shows them."""
-    steps = record.profiler.steps
-    which = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
-    return f"{which}, not timed; canary profile shows them"
 
 
 def exact_line(record: RunRecord) -> str:

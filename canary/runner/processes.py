@@ -96,11 +96,6 @@ class RankProcesses:
         for rank in asked:
             self._stacks[rank] = main_thread(_text(stack_path(self._scratch, rank)))
 
-    def _results(self) -> dict[int, Result]:
-        files = rank_files(Path(self._job.result_file))
-        found = {rank: Result.read(file) for rank, file in files.items()}
-        return {rank: result for rank, result in found.items() if result is not None}
-
     def complete(self) -> bool:
         """Whether every rank of this machine has written its result."""
         files = rank_files(Path(self._job.result_file))
@@ -120,7 +115,9 @@ class RankProcesses:
     def outcome(self) -> Result | None:
         """Return the result of an ended launch, merged from its ranks; None without any result."""
         self._pulses = read_pulses(self._scratch)
-        results = self._results()
+        files = rank_files(Path(self._job.result_file))
+        found = {rank: Result.read(file) for rank, file in files.items()}
+        results = {rank: result for rank, result in found.items() if result is not None}
         facts = self.facts()
         if not facts:
             return results.get(0)
@@ -151,8 +148,10 @@ class RankProcesses:
     def _explained(self, failure: RankFailure) -> Result:
         after = self.how_far(failure.rank)
         if failure.result is None:
-            code = self._exit_code(self._pulses[failure.rank].pid)
-            reason, hint = _death(code)
+            pid = self._pulses[failure.rank].pid
+            codes = (int(code) for code, of in EXIT_CODE.findall(self.printed()) if int(of) == pid)
+            code = next(codes, None)
+            reason, hint = death_words(code)
             words = f"rank {failure.rank} {reason} {after}"
             return Result(status="failed", reason=words, hint=hint, see_log=True)
         result = failure.result
@@ -167,11 +166,6 @@ class RankProcesses:
             remedy = "a rank on another machine may have failed first: see the record there"
         words = f"rank {failure.rank} failed {after}: {result.reason}"
         return replace(result, reason=words, hint=remedy)
-
-    def _exit_code(self, pid: int) -> int | None:
-        """Return a process's exit code from torchrun's report in the log."""
-        found = EXIT_CODE.findall(self.printed())
-        return next((int(code) for code, of in found if int(of) == pid), None)
 
     def printed(self) -> str:
         """Return this launch's part of the log."""
@@ -227,7 +221,7 @@ class RankProcesses:
         return f"after step {rows[-1]['step']}" if rows else "before its first step"
 
 
-def _death(code: int | None) -> tuple[str, str | None]:
+def death_words(code: int | None) -> tuple[str, str | None]:
     """Return what happened to a process that wrote no result, and what to do."""
     if code == -signal.SIGKILL:
         return (

@@ -26,8 +26,14 @@ from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile import Window
 from canary.record.profile_folder import window_of
 from canary.record.types import RunRecord
-from canary.runner.child_environment import child_environment, remove_tree, require_training_stack
-from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
+from canary.runner.child_environment import (
+    Rendezvous,
+    child_environment,
+    fewer_than_asked,
+    remove_tree,
+    require_training_stack,
+    torchrun_command,
+)
 from canary.runner.exec.command import CommandRunner
 from canary.runner.exec.streams import log_only, passed_on
 from canary.runner.imported import Awaited, LauncherRunner, require_preset
@@ -179,14 +185,10 @@ def _sampling(watch: HeldDevice, session: Session) -> Iterator[None]:
     finally:
         sampler = watch.stop_sampling()
         if sampler is not None:
-            _keep_samples(session, sampler.figures(session.training_time()))
-
-
-def _keep_samples(session: Session, sampled: dict[str, dict[str, float]]) -> None:
-    record = session.record
-    record.memory.sampled = sampled
-    record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
-    record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
+            record, sampled = session.record, sampler.figures(session.training_time())
+            record.memory.sampled = sampled
+            record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
+            record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
 
 
 def _keep(session: Session, result: Result) -> None:

@@ -21,7 +21,7 @@ from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
 from canary.record.step_row import Row
 from canary.record.summary import last_untimed
-from canary.runner.distributed import Rendezvous
+from canary.runner.child_environment import Rendezvous
 
 WRITE_EVERY_S = 1.0
 """Least seconds between two writes of `metrics.json` while a launch runs."""

@@ -14,7 +14,7 @@ from canary.record.step_row import Row, RowAlert
 from canary.record.strangers import Stamp, goes_on, require_plain, seen_record, stamp
 from canary.record.summary import summarise_ranks
 from canary.report.charts.sides import ShownRun, checked_rows
-from canary.runner.display.pace import Pace
+from canary.runner.display.figures import Pace
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)
 """What rows of a stranger may raise."""

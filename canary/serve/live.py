@@ -11,7 +11,7 @@ from canary.errors import InputError
 from canary.record.alerts import alert_words
 from canary.report.html import filled
 from canary.runner.display import figures
-from canary.runner.display.pace import Pace
+from canary.runner.display.figures import Pace
 from canary.serve.following import UNREADABLE, Following
 from canary.serve.listing import Place
 

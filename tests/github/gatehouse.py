@@ -18,7 +18,6 @@ import yaml
 
 from canary.baseline.branch import BRANCH, Remote, pull
 from canary.baseline.history import Context, save
-from canary.baseline.layout import files_of
 from canary.config.token import Token
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings
@@ -251,7 +250,8 @@ class Gatehouse:
             for sha, run in entries:
                 context = Context(commit=sha, ref="refs/heads/main", verdict="pass", stored=NOW)
                 save(folder, run, context=context)
-            files = {one: (folder / one).read_bytes() for one in files_of(folder)}
+            paths = sorted(one for one in folder.rglob("*") if one.is_file())
+            files = {str(one.relative_to(folder)): one.read_bytes() for one in paths}
         Bare(self.bare).commit(BRANCH, files, None, self.runs)
 
     def push_main(self, *runs: RunRecord, sha: str = "", **inputs: Any) -> Said:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from canary.baseline.layout import files_of
+from canary.baseline.branch import Found, check_listing
 from canary.errors import MachineError, RecordError
 from canary.gate.records import Manifest, Part, write_manifest
 from canary.github.comment import parse
@@ -149,9 +149,7 @@ def test_a_users_template_may_leave_the_report_out_or_put_it_elsewhere(house: Ga
         assert house.comments(pull)[0].body.count(link(said)) == count
 
 
-def test_the_baseline_branch_takes_no_picture(tmp_path: Path) -> None:
-    folder = tmp_path / "v2" / "sft" / "cpu"
-    folder.mkdir(parents=True)
-    (folder / "other.svg").write_text("<svg/>")
+def test_the_baseline_branch_takes_no_picture() -> None:
+    picture = Found("100644", "blob", "", 6, "v2/sft/cpu/other.svg")
     with pytest.raises(RecordError, match="does not belong in a baseline history"):
-        files_of(tmp_path)
+        check_listing([picture])

@@ -9,9 +9,8 @@ from typing import Any
 from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
-from canary.ladder.machine import Machine
 from canary.ladder.site import FinishedRun, LaunchResult, Site
-from canary.ladder.switches import SWITCHES, Job, Settings, Switch
+from canary.ladder.switches import SWITCHES, Job, Machine, Settings, Switch
 from canary.record.step_row import Row
 from canary.record.types import Bottleneck, Evidence, RunRecord
 from tests.unit.comparing import altered, example

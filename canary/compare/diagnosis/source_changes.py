@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from canary.baseline.commits import diff_between
+from canary.baseline.ancestry import diff_between
 from canary.machine.git import Unread, read_git
 from canary.record.types import RunRecord
 

@@ -11,11 +11,10 @@ from types import FrameType
 from typing import Any
 
 from canary.errors import ConfigError, InputError
-from canary.imports.entries import Entry, Telling, no_step, number_in, shortened
+from canary.imports.entries import Ending, Entry, Telling, entry_of, no_step, number_in, shortened
 from canary.imports.files import Found
 from canary.imports.preset import GROUPS, Preset, shipped, shipped_names
-from canary.imports.readers.jsonl import Document, lines_of
-from canary.imports.readers.rows import Ending, entry_of
+from canary.imports.readers.json_files import Document, lines_of
 from canary.imports.series import bounded
 
 SUFFIXES = (".log", ".txt", ".out", ".err")
@@ -157,7 +156,13 @@ class _Log:
             return None
         groups = match.groupdict()
         if groups.get("json") is not None:
-            return self._of_json(groups["json"])
+            try:
+                row: Any = Document().parse(groups["json"])
+            except ValueError:
+                self._tell("the object in the line is not JSON and was left out")
+                return None
+            is_row = isinstance(row, Mapping)
+            return entry_of(row, self._telling, self._file.name, self._line) if is_row else None
         texts = [(name, text) for name, text in groups.items() if name not in GROUPS]
         if pair is not None:
             pairs = pair.finditer(groups.get("pairs") or "")
@@ -180,16 +185,6 @@ class _Log:
             self._telling.tell(what, self._file.name)
             step = self._counted
         return Entry(self._step if step is None else step, values, line=self._line, texts=words)
-
-    def _of_json(self, text: str) -> Entry | None:
-        try:
-            row: Any = Document().parse(text)
-        except ValueError:
-            self._tell("the object in the line is not JSON and was left out")
-            return None
-        if not isinstance(row, Mapping):
-            return None
-        return entry_of(row, self._telling, self._file.name, self._line)
 
     def _value(self, name: str, text: str) -> float | None:
         """Return a metric's number. Raises InputError for one with a decimal comma."""

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from canary.errors import InputError
-from canary.imports.entries import Entry, Telling, shortened
+from canary.imports.entries import Entry, Telling, missing, shortened
 from canary.imports.files import Found
-from canary.imports.readers.rows import missing
 
 MARK = "tfevents"
 SCALARS = "scalars"

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from canary.errors import InputError
-from canary.imports.entries import Entry, Telling, shortened
+from canary.imports.entries import Entry, Telling, entry_of, missing, shortened
 from canary.imports.files import LONGEST_LINE, Found
-from canary.imports.readers.jsonl import Document
-from canary.imports.readers.rows import entry_of, missing
+from canary.imports.readers.json_files import Document
 
 SUFFIX = ".wandb"
 LIMIT_S = 300.0

@@ -1,13 +1,109 @@
-"""The numbers of a running launch as words for the terminal."""
+"""The state of the running launch, from its newest steps, and as words for the terminal."""
 
 from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from canary.config.redaction import hidden
 from canary.config.schema import CanaryConfig
-from canary.runner.display.pace import Pace
+from canary.record.host import gil_contention
+from canary.record.jsonio import number
+from canary.record.metric_names import QUANTITIES
+from canary.record.phases import is_online, shown_phases
+from canary.record.step_row import Row, RowAlert, is_timed
+
+WINDOW = 10
+"""Rates and shares cover this many of the last steps."""
+KEPT_ALERTS = 3
+
+
+class _Recent:
+    """The last steps added, and the mean time of all steps added."""
+
+    def __init__(self) -> None:
+        self.rows: deque[Row] = deque(maxlen=WINDOW)
+        self._count, self._wall_s = 0, 0.0
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        self._count += 1
+        self._wall_s += float(row["wall_s"])
+
+    def mean_s(self) -> float:
+        return self._wall_s / self._count
+
+
+class Pace:
+    """The state of the running launch."""
+
+    def __init__(self) -> None:
+        self.begin(None)
+
+    def begin(self, steps: int | None) -> None:
+        """Reset for a launch that starts."""
+        self.steps = steps
+        self.started = time.monotonic()
+        self.done = 0
+        self.newest: Row | None = None
+        self.reading: Mapping[str, float] = {}
+        """The newest samples of the machine (see `canary.machine.sampler`)."""
+        self.alerts: deque[RowAlert] = deque(maxlen=KEPT_ALERTS)
+        self.alerted = 0
+        self._all, self._usual = _Recent(), _Recent()
+
+    def add(self, row: Row) -> None:
+        """Add a finished step."""
+        self.done += 1
+        self.newest = row
+        self._all.add(row)
+        if is_timed(row):
+            self._usual.add(row)
+        for alert in row.get("alerts") or ():
+            self.alerts.append(alert)
+            self.alerted += 1
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the look is over."""
+        return self.newest is not None and not self.newest.get("look")
+
+    @property
+    def recent(self) -> Sequence[Row]:
+        """The last steps; without looked at and profiled ones, if there are others."""
+        return self._usual.rows or self._all.rows
+
+    def mean_s(self) -> float:
+        """Return the mean seconds per step, from all steps like the recent ones."""
+        return (self._usual if self._usual.rows else self._all).mean_s()
+
+    def loss(self) -> float | None:
+        """Return the loss of the newest step."""
+        loss = None if self.newest is None else self.newest.get("loss")
+        return None if loss is None else float(number(loss))
+
+    def rate(self, key: Literal["samples", "input_tokens", "completion_tokens"]) -> float | None:
+        """Return the amount per second; None if no step has it."""
+        counted = [(amount, row["wall_s"]) for row in self.recent if (amount := row.get(key))]
+        wall = sum(seconds for _, seconds in counted)
+        return sum(amount for amount, _ in counted) / wall if wall > 0 else None
+
+    def cpu_percent(self) -> float | None:
+        """Return the training process's CPU use in percent of one core."""
+        rows = [row for row in self.recent if row.get("phases_cpu")]
+        wall = sum(row["wall_s"] for row in rows)
+        cpu = sum(sum(row["phases_cpu"].values()) for row in rows)
+        return 100 * cpu / wall if wall > 0 else None
+
+
+def shown_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return the trainer's metrics that are shown, by the names to show."""
+    values = {q.label: q.value_in(metrics) for q in QUANTITIES.values() if q.label}
+    return {label: value for label, value in values.items() if value is not None}
+
 
 UNWATCHED = "not watched; what it leaves is read"
 MB, GB = 2**20, 2**30
@@ -31,9 +127,10 @@ def count(pace: Pace) -> str:
 
 
 def time_left(pace: Pace) -> list[str]:
-    """Return the time left, if it is known."""
-    left = pace.seconds_left()
-    return [f"{left:.0f} s left"] if left else []
+    """Return the time left, if it is known: not before the first step, nor without a length."""
+    if pace.newest is None or pace.steps is None or pace.done >= pace.steps:
+        return []
+    return [f"{pace.mean_s() * (pace.steps - pace.done):.0f} s left"]
 
 
 def speed(pace: Pace) -> list[str]:
@@ -43,24 +140,20 @@ def speed(pace: Pace) -> list[str]:
     loss = pace.loss()
     parts = [] if loss is None else [f"step loss {loss:.4g}"]
     if pace.is_timed:
-        parts.append(f"{1000 * pace.step_s():.0f} ms/step")
-        parts += _rate(pace.rate("samples"), "samples/s")
-        generated = pace.rate("completion_tokens") if pace.online() else None
-        parts += _rate(generated or pace.rate("input_tokens"), "tokens/s", generated is not None)
+        recent = pace.recent
+        parts.append(f"{1000 * sum(row['wall_s'] for row in recent) / len(recent):.0f} ms/step")
+        if (rate := pace.rate("samples")) is not None:
+            parts.append(f"{rate:,.{int(rate < 100)}f} samples/s")
+        online = any(is_online(row["phases"]) for row in recent)
+        if online and (rate := pace.rate("completion_tokens")):
+            parts.append(f"{rate:,.0f} completion tokens/s")
+        elif (rate := pace.rate("input_tokens")) is not None:
+            parts.append(f"{rate:,.0f} tokens/s")
     return parts
 
 
-def _rate(value: float | None, unit: str, completions: bool = False) -> list[str]:
-    if value is None:
-        return []
-    what = f"completion {unit}" if completions else unit
-    return [
-        f"{value:,.1f} {what}" if value < 100 and unit == "samples/s" else f"{value:,.0f} {what}"
-    ]
-
-
 def machine(pace: Pace) -> list[str]:
-    """Return CPU and GPU utilisation, memory, and GIL contention."""
+    """Return CPU and GPU utilisation, memory (of the device, or resident), and GIL contention."""
     parts = []
     cpu = pace.cpu_percent()
     if cpu is not None and pace.is_timed:
@@ -68,28 +161,35 @@ def machine(pace: Pace) -> list[str]:
     gpu = pace.reading.get("gpu_utilization")
     if gpu is not None:
         parts.append(f"GPU {gpu:.0f}%")
-    memory = pace.memory_bytes()
+    newest = pace.newest
+    memory = newest.get("peak_bytes") or newest.get("rss_bytes") if newest else None
     if memory is not None:
         parts.append(f"{memory / MB:,.0f} MB")
     used = pace.reading.get("gpu_memory_bytes")
     if used is not None:
         parts.append(f"{used / GB:.1f} GB of the GPU in use")
-    lock = pace.gil_contention()
+    lock = gil_contention(pace.recent)
     if lock is not None and pace.is_timed:
         parts.append(f"GIL {100 * lock:.0f}%")
     return parts
 
 
 def learning(pace: Pace) -> list[str]:
-    """Return reward, KL, entropy and similar metrics."""
-    return [f"{name} {value:.3g}" for name, value in pace.learning().items()]
+    """Return reward, KL, entropy and similar metrics of the newest step."""
+    metrics = shown_metrics({} if pace.newest is None else pace.newest.get("rl") or {})
+    return [f"{name} {value:.3g}" for name, value in metrics.items()]
 
 
 def phase_parts(pace: Pace) -> list[tuple[str, float]]:
     """Return names and shares of the phases that round to 1% of the time or more."""
-    if pace.newest is None or not pace.is_timed:
+    wall = sum(row["wall_s"] for row in pace.recent)
+    if not pace.is_timed or not wall > 0:
         return []
-    return [(name, share) for name, share in pace.shares().items() if share >= 0.005]
+    totals: Counter[str] = Counter()
+    for row in pace.recent:
+        totals.update(row["phases"])
+    shares = ((name, seconds / wall) for name, seconds in shown_phases(totals).items())
+    return [(name, share) for name, share in shares if share >= 0.005]
 
 
 def phase_words(parts: list[tuple[str, float]]) -> list[str]:

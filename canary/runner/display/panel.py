@@ -23,7 +23,7 @@ from canary.protocol.job import Listener, Result
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
-from canary.runner.display.pace import Pace
+from canary.runner.display.figures import Pace
 
 REDRAWS_PER_S = 8
 BAR_CELLS = 24

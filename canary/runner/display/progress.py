@@ -18,7 +18,7 @@ from canary.protocol.job import SHOWN, Listener, Result
 from canary.record.alerts import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
-from canary.runner.display.pace import Pace
+from canary.runner.display.figures import Pace
 from canary.runner.display.panel import LivePanel
 
 

@@ -84,7 +84,7 @@ def quiet(launcher: QueueLauncher, seconds: float) -> None:
     last = time.monotonic() + seconds
     while time.monotonic() < last:
         for news in launcher.poll():
-            raise AssertionError(f"{news.attempt.cell} {news.phase}: {news.reason}")
+            raise AssertionError(f"{news.attempt.cell}: {news.lost}")
         launcher.wait(1.0)
 
 

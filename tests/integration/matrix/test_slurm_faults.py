@@ -42,8 +42,7 @@ def test_a_node_goes_down(slurm: SlurmCluster, tmp_path: Path) -> None:
     node = node_of(slurm, job)
     slurm.told("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     news = until(queue)
-    assert news.phase == "lost"
-    assert news.reason.startswith("Slurm: NODE_FAIL"), news.reason
+    assert news.lost.startswith("Slurm: NODE_FAIL"), news.lost
 
 
 def waits_in(queue: QueueLauncher, cell: str) -> bool:
@@ -63,7 +62,7 @@ def test_a_cell_that_is_preempted_twice_ends_once(slurm: SlurmCluster, tmp_path:
         wait_for(lambda: waits_in(queue, "one"))
         slurm.begin_now()
     news = until(queue)
-    assert news.phase == "ended", news.reason
+    assert not news.lost, news.lost
     assert seen_of(tmp_path) == ["begins", "begins", "begins", "ends"]
     assert attempt.starts() == 3
     outcome = judged(Cell("one", "run", None, ()), attempt)

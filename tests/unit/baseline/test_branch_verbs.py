@@ -20,7 +20,7 @@ from canary.baseline.history import drawer, entries
 from canary.baseline.origin import Surroundings, context_of_run, remote_of, token_for
 from canary.baseline.verbs import pull_text
 from canary.campaign import bootstrap as bootstrapping
-from canary.campaign.bootstrap import Bootstrap, bootstrap
+from canary.campaign.bootstrap import bootstrap
 from canary.cli import main
 from canary.config.load import load_config
 from canary.config.token import SHOWN, Token
@@ -286,8 +286,8 @@ def standing_in(monkeypatch: pytest.MonkeyPatch, status: str = "completed") -> l
 
 
 def begin(remote: Remote, place: Surroundings, said: list[str]) -> str:
-    wanted = Bootstrap(load_config(None, []), 3, 50)
-    return bootstrap(remote, place, wanted, Quiet(), said.append)
+    loaded = load_config(None, [])
+    return bootstrap(remote, place, loaded, Quiet(), said.append, runs=3, keep=50)
 
 
 def test_bootstrap_fills_the_first_runs_in_one_commit(

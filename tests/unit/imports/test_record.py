@@ -173,14 +173,14 @@ def test_a_source_name_that_is_the_canarys_for_something_else_is_kept_apart(
 
 
 def test_presets_that_read_the_metrics_in_the_same_way_are_no_tie() -> None:
-    assert choose(["loss", "x", "y"]).preset is None
+    assert choose(["loss", "x", "y"])[0] is None
     names = [f"train/{name}" for name in ("loss", "grad_norm", "learning_rate", "reward")]
-    chosen = choose(names)
-    assert chosen.preset is not None
-    assert chosen.preset.framework == "transformers"
-    assert chosen.preset.names_in(names)["reward"] == ("train/reward", 1.0)
+    preset, why = choose(names)
+    assert preset is not None
+    assert preset.framework == "transformers"
+    assert preset.names_in(names)["reward"] == ("train/reward", 1.0)
     words = "axolotl, llama-factory, trl read its metrics in the same way, and all extend it"
-    assert chosen.why == words
+    assert why == words
 
 
 def test_the_preset_of_the_docs_is_one(tmp_path: Path) -> None:

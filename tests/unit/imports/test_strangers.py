@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from canary.imports import files, series
-from canary.imports.readers import csv_file, jsonl, sqlite_store
+from canary.imports.readers import csv_file, json_files, mlflow
 from tests.unit.imports.importing import ROWS, Answer, Run, imported, json_lines, mlruns
 from tests.unit.imports.importing import run as run
 
@@ -107,7 +107,7 @@ def test_a_store_with_a_log_beside_it_is_read_and_unchanged(run: Run, tmp_path: 
 def test_a_locked_store_is_refused(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "LOCKED_S", 0.1)
+    monkeypatch.setattr(mlflow, "LOCKED_S", 0.1)
     path = mlflow_store(tmp_path, 1)
     held = sqlite3.connect(path, isolation_level=None)
     held.execute("begin exclusive")
@@ -199,7 +199,7 @@ def test_the_limit_of_values_acts_while_reading(
 def test_what_is_wide_or_long_is_refused_in_time(
     name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl, "MOST_LINES", 20_000)
+    monkeypatch.setattr(json_files, "MOST_LINES", 20_000)
     monkeypatch.setattr(csv_file, "MOST_LINES", 20_000)
     path = tmp_path / name
     columns = [f"c{number}" for number in range(9_000)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.baseline.commits import diff_between
+from canary.baseline.ancestry import diff_between
 from canary.cli import main
 from canary.compare.diagnosis.source_changes import parse_diff
 from canary.errors import CanaryError

@@ -88,7 +88,7 @@ def test_what_is_refused_is_lost_with_the_reason(tmp_path: Path, time: Time) -> 
     launcher = QueueLauncher(stand, PATIENCE)
     assert launcher.start(tried(tmp_path))
     (news,) = launcher.poll()
-    assert (news.phase, news.reason) == ("lost", stand.refuses)
+    assert news.lost == stand.refuses
     assert not launcher.queued()
 
 
@@ -97,7 +97,7 @@ def test_a_try_that_never_starts_is_cancelled_with_the_reason(tmp_path: Path, ti
     assert launcher.queued() == {"one": "no place"}
     assert not later(launcher, time, 590.0)
     (news,) = later(launcher, time, 20.0)
-    assert news.reason == "it waited 10 minutes in the queue of Stand: no place"
+    assert news.lost == "it waited 10 minutes in the queue of Stand: no place"
     assert stand.stopped == ["one"]
 
 
@@ -107,7 +107,7 @@ def test_a_try_that_does_not_end_is_stopped(tmp_path: Path, time: Time) -> None:
     assert not later(launcher, time, 2.0)
     assert not later(launcher, time, attempt.limit_s + STUCK_S - 5.0)
     (news,) = later(launcher, time, 10.0)
-    assert news.reason == "it still runs after its 1 minutes: RUNNING on n1"
+    assert news.lost == "it still runs after its 1 minutes: RUNNING on n1"
     assert stand.stopped == ["one"]
 
 
@@ -119,7 +119,7 @@ def test_files_may_come_late(tmp_path: Path, time: Time, says: Seen | None) -> N
     assert not later(launcher, time, 20.0)
     (attempt.folder / "ended").write_text("0\n")
     (news,) = later(launcher, time, 2.0)
-    assert news.phase == "ended"
+    assert not news.lost
 
 
 def test_a_preempted_try_waits_again_and_its_time_begins_anew(tmp_path: Path, time: Time) -> None:

@@ -15,13 +15,12 @@ from canary.baseline.history import VERSION
 from canary.compare.report import Comparison
 from canary.errors import ConfigError, MachineError
 from canary.matrix import outcomes
-from canary.matrix.answer import answer_of, answer_text
+from canary.matrix.answer import View, answer_of, answer_text
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.document import Slurm, read_matrix
 from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import Outcome, outcome_of
-from canary.matrix.progress import View
 from canary.matrix.running import CELLS, Entry, Matrix, tries_in
 from canary.matrix.slurm import SlurmQueue
 from canary.record import jsonio

@@ -18,7 +18,7 @@ from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.step_row import Row
 from canary.record.tracked import row_scalars
 from canary.record.types import RunRecord
-from canary.runner.display.pace import shown_metrics
+from canary.runner.display.figures import shown_metrics
 from canary.training.anomaly.observation import from_metrics
 from tests.unit.comparing import altered, record
 

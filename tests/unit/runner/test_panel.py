@@ -14,7 +14,7 @@ from rich.console import Console
 
 from canary.config.load import load_config
 from canary.protocol.job import Result
-from canary.runner.display.pace import Pace
+from canary.runner.display.figures import Pace
 from canary.runner.display.panel import REDRAWS_PER_S, LivePanel, fitted, panel_lines
 from tests.unit.record.test_summary import row
 

@@ -17,7 +17,12 @@ from canary.errors import UsageError
 from canary.protocol.heartbeat import Frame, Pulse, main_thread, place, pulse_path, waits_for_others
 from canary.protocol.job import Job, Result
 from canary.record.types import Failure
-from canary.runner.distributed import Rendezvous, asked_ranks, fewer_than_asked, torchrun_command
+from canary.runner.child_environment import (
+    Rendezvous,
+    asked_ranks,
+    fewer_than_asked,
+    torchrun_command,
+)
 from canary.runner.processes import RankProcesses
 
 SLEEPER = "import time\ntime.sleep(60)"
