@@ -36,6 +36,13 @@ class Part:
     present: torch.Tensor
     learned: torch.Tensor | None
     repeats: int = 1
+    labels: torch.Tensor | None = None
+    """The batch's own labels; None if the ids are learned as they are."""
+
+    @property
+    def targets(self) -> torch.Tensor:
+        """The ids that the positions in the loss teach."""
+        return self.ids if self.labels is None else self.labels
 
 
 ROLLOUT = ("prompt", "completion")
@@ -75,7 +82,7 @@ def _part(inputs: Mapping[str, Any], name: str) -> Part:
     present = mask.bool()
     completion = inputs.get(name.format("completion_mask"))
     if labels is not None and labels.shape == ids.shape:
-        return Part(ids, present, labels.ne(IGNORE))
+        return Part(ids, present, labels.ne(IGNORE), labels=labels)
     if completion is not None:
         return Part(ids, present, completion.bool())
     # Completions separate from their prompts are in the loss completely.
@@ -278,7 +285,7 @@ def _row_counts(inputs: Mapping[str, Any], stops: frozenset[int]) -> Micro:
         counts["learned_rows"] += len(ids)
         counts["rows_without_labels"] += int((~learned.any(dim=1)).sum())
         if stops:
-            stopping = torch.isin(ids, ids.new_tensor(sorted(stops))) & learned
+            stopping = torch.isin(part.targets, ids.new_tensor(sorted(stops))) & learned
             counts["stop_labels"] += int(stopping.sum())
     return cast(Micro, dict(counts))
 
@@ -314,7 +321,7 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
     if eos is not None:
         looked_at = [part.present if part.learned is None else part.learned for part in found]
         counts["eos_labels"] = sum(
-            int(((part.ids == eos) & where).sum())
+            int(((part.targets == eos) & where).sum())
             for part, where in zip(found, looked_at, strict=True)
         )
         counts["eos_inputs"] = sum(int(((part.ids == eos) & part.present).sum()) for part in found)

@@ -70,6 +70,13 @@ def test_a_mask_of_whole_attention_is_none_of_padding() -> None:
     assert (found["input_tokens"], found["pad_tokens"], found["eos_labels"]) == (10, 0, 2)
 
 
+def test_end_labels_are_counted_where_labels_are_the_next_tokens() -> None:
+    batch = sft_batch()
+    batch["labels"] = torch.tensor([[-100, 6, 2, -100, -100], [7, 8, 9, 2, -100]])
+    found = describe_batch(batch, TOKENIZER, frozenset((2,)))
+    assert (found["eos_labels"], found["stop_labels"], found["eos_inputs"]) == (2, 2, 2)
+
+
 def test_masking_eos_shows_in_labels_and_hash() -> None:
     clean, masked = sft_batch(), sft_batch()
     masked["labels"][masked["labels"] == 2] = -100
