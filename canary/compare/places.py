@@ -27,12 +27,22 @@ from canary.record.exact import Code
 from canary.record.types import RunRecord
 
 SETUP = "setup"
-# fmt: off
 ORDER = (
-    "data", "generation", "reward", "logprob", "advantage", "forward", "loss", "backward",
-    "optimizer", "other", "logging", "checkpoint", "evaluation", SETUP,
+    "data",
+    "generation",
+    "reward",
+    "logprob",
+    "advantage",
+    "forward",
+    "loss",
+    "backward",
+    "optimizer",
+    "other",
+    "logging",
+    "checkpoint",
+    "evaluation",
+    SETUP,
 )
-# fmt: on
 """The phases in the order of a step; `other` follows the optimizer in a loop. What ran before the
 first step comes last, because all code did."""
 LOSS = ("loss", "forward", "advantage", "logprob")

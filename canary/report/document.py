@@ -22,13 +22,23 @@ LARGEST = 8 << 20
 """Bytes of a comparison; ours have some hundred thousand."""
 
 
-# fmt: off
 FIELDS = (
-    "verdict", "accepted", "first_line", "tier", "baseline", "current", "checks",
-    "first_difference", "differences", "config_changes", "environment_changes", "notes", "alerts",
-    "places", "diagnosis",
+    "verdict",
+    "accepted",
+    "first_line",
+    "tier",
+    "baseline",
+    "current",
+    "checks",
+    "first_difference",
+    "differences",
+    "config_changes",
+    "environment_changes",
+    "notes",
+    "alerts",
+    "places",
+    "diagnosis",
 )
-# fmt: on
 KEYS = {name: name.replace("_changes", "_differences") for name in FIELDS}
 """The document's key of each field of a comparison."""
 COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)

@@ -31,12 +31,16 @@ from canary.report.view import STATUS_WORDS, CheckRow, View, view_of
 Format = Literal["text", "markdown", "json"]
 FORMATS: tuple[Format, ...] = ("text", "markdown", "json")
 TEMPLATES = Path(__file__).parents[1] / "templates"
-# fmt: off
 COLUMNS = {
-    "name": "check", "baseline": "baseline", "current": "current", "change": "change",
-    "interval": "interval", "threshold": "limit", "detectable": "detectable", "status": "status",
+    "name": "check",
+    "baseline": "baseline",
+    "current": "current",
+    "change": "change",
+    "interval": "interval",
+    "threshold": "limit",
+    "detectable": "detectable",
+    "status": "status",
 }
-# fmt: on
 """Fields of a check's row with their headings."""
 HEADINGS = tuple(COLUMNS.values())
 

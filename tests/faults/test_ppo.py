@@ -15,10 +15,17 @@ from tests.faults.laboratory import Benign, Fault, Laboratory, assert_caught, to
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
 FAULTS = [
-    ppo.UNCENTRED, ppo.KL_SIGN, ppo.PAST_EOS, ppo.VALUE_CLIP_OFF, ppo.WHITENED_EARLY,
-    ppo.TEMPERATURE, ppo.RATIO_ALWAYS_ONE, ppo.RETOKENIZED, ppo.REFERENCE_IS_POLICY,
+    ppo.UNCENTRED,
+    ppo.KL_SIGN,
+    ppo.PAST_EOS,
+    ppo.VALUE_CLIP_OFF,
+    ppo.WHITENED_EARLY,
+    ppo.TEMPERATURE,
+    ppo.RATIO_ALWAYS_ONE,
+    ppo.RETOKENIZED,
+    ppo.REFERENCE_IS_POLICY,
     ppo.GAMMA_CONFIG,
-]  # fmt: skip
+]
 
 
 def named(change: Fault | Benign) -> str:

@@ -22,19 +22,35 @@ SAME_RATE = 1e-5
 NOT_SHOWN = ("output_dir", "save_model", "command")
 """Paths of records and models do not change their content; a command is compared by its words."""
 
-# fmt: off
 COSMETIC_CONFIG = (
-    "name", "description", "report_to", "timeout", "repeats", "stop_on", "metrics_warmup_steps",
-    "look_steps", "exact", "profiler", "thresholds", "metrics", "check",
+    "name",
+    "description",
+    "report_to",
+    "timeout",
+    "repeats",
+    "stop_on",
+    "metrics_warmup_steps",
+    "look_steps",
+    "exact",
+    "profiler",
+    "thresholds",
+    "metrics",
+    "check",
 )
 """Keys that cannot change training, so they never excuse a change of learning. Trainer arguments
 and command options that name a path are cosmetic too."""
 COSMETIC_ENVIRONMENT = (
-    "ram_bytes", "container", "image", "platform", "cpu_count", "cpu_usable", "gpu_reason",
-    "variables.CUDA_VISIBLE_DEVICES", "variables.HF_HUB_OFFLINE",
+    "ram_bytes",
+    "container",
+    "image",
+    "platform",
+    "cpu_count",
+    "cpu_usable",
+    "gpu_reason",
+    "variables.CUDA_VISIBLE_DEVICES",
+    "variables.HF_HUB_OFFLINE",
     "variables.TOKENIZERS_PARALLELISM",
 )
-# fmt: on
 MOST_KEYS = 8
 """Keys of a config that a sentence names: each may matter. An upgrade changes many packages."""
 

@@ -45,12 +45,19 @@ kept[extra]==2.0.0rc1; python_version >= "3"
 @pytest.mark.parametrize(
     "line",
     [
-        "--index-url https://evil.example/simple", "-r other.txt",
-        "-e git+https://evil.example/x#egg=x", "evil @ https://evil.example/evil.whl", "./evil.whl",
-        "evil; rm -rf /", "evil==1.0 --global-option=x", "$(touch x)==1", "evil>=1.0", "evil==1.*",
+        "--index-url https://evil.example/simple",
+        "-r other.txt",
+        "-e git+https://evil.example/x#egg=x",
+        "evil @ https://evil.example/evil.whl",
+        "./evil.whl",
+        "evil; rm -rf /",
+        "evil==1.0 --global-option=x",
+        "$(touch x)==1",
+        "evil>=1.0",
+        "evil==1.*",
         "evil===anything",
     ],
-)  # fmt: skip
+)
 def test_a_line_that_pins_no_release_is_told_and_not_used(tmp_path: Path, line: str) -> None:
     found = read(tmp_path, f"trl==1.0\n{line}\n")
     assert as_text(found) == {"trl": "1.0"}

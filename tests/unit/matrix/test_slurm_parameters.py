@@ -34,10 +34,18 @@ def test_a_cell_on_gpus_of_a_type_and_several_machines(monkeypatch: pytest.Monke
         options={"exclusive": True, "reservation": "night run"},
     )
     for line in (
-        "--gpus-per-node=a100:2", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=4",
-        "--partition=gpu", "--account=team", "--mem=1536M", "--exclusive",
-        "--reservation='night run'", "--requeue", "--job-name=canary-1",
-    ):  # fmt: skip
+        "--gpus-per-node=a100:2",
+        "--nodes=3",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=4",
+        "--partition=gpu",
+        "--account=team",
+        "--mem=1536M",
+        "--exclusive",
+        "--reservation='night run'",
+        "--requeue",
+        "--job-name=canary-1",
+    ):
         assert f"#SBATCH {line}\n" in asked
     # The try's own limit comes first, so that its answer can say it.
     assert "#SBATCH --time=16\n" in asked

@@ -81,10 +81,19 @@ def test_where_packages_differ_the_package_is_searched() -> None:
 
 
 HOSTILE = [
-    "$(touch pwned)", "`touch pwned`", "a'; touch pwned; '", 'a"; touch pwned; "',
-    "a`'; touch pwned #", "a\ntouch pwned", "a\x1b[2Jb", "a\u202eb", "a|touch pwned", "a\\",
-    "x" * 400, "",
-]  # fmt: skip
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a'; touch pwned; '",
+    'a"; touch pwned; "',
+    "a`'; touch pwned #",
+    "a\ntouch pwned",
+    "a\x1b[2Jb",
+    "a\u202eb",
+    "a|touch pwned",
+    "a\\",
+    "x" * 400,
+    "",
+]
 
 
 @pytest.mark.parametrize("path", HOSTILE)

@@ -91,11 +91,22 @@ def screen(written: str) -> list[str]:
 def test_everything_is_told_in_the_names_of_rlhf() -> None:
     shown = text_of(pace(), 200)
     for part in (
-        "20/40", "step loss 2", "1000 ms/step", "8.0 samples/s", "2,000 completion tokens/s",
-        "rollout 40%  reward 10%  reference 8%  advantage 2%  update 39%  data 1%", "CPU 150%",
-        "GPU 87%", "300 MB", "12.2 GB of the GPU in use", "GIL 10%", "reward 0.51", "KL 0.0134",
-        "clipped 0.02", "20 s left",
-    ):  # fmt: skip
+        "20/40",
+        "step loss 2",
+        "1000 ms/step",
+        "8.0 samples/s",
+        "2,000 completion tokens/s",
+        "rollout 40%  reward 10%  reference 8%  advantage 2%  update 39%  data 1%",
+        "CPU 150%",
+        "GPU 87%",
+        "300 MB",
+        "12.2 GB of the GPU in use",
+        "GIL 10%",
+        "reward 0.51",
+        "KL 0.0134",
+        "clipped 0.02",
+        "20 s left",
+    ):
         assert part in shown, part
 
 

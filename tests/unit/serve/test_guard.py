@@ -20,11 +20,17 @@ def test_the_names_of_the_loopback_interface_are_answered(tmp_path: Path, host: 
 @pytest.mark.parametrize(
     "host",
     [
-        "evil.example", "evil.example:8642", "localhost", "localhost:80",
-        "localhost.evil.example:8642", "127.0.0.1:8642.evil.example", "192.168.0.7:8642",
-        "0.0.0.0:8642", "",
+        "evil.example",
+        "evil.example:8642",
+        "localhost",
+        "localhost:80",
+        "localhost.evil.example:8642",
+        "127.0.0.1:8642.evil.example",
+        "192.168.0.7:8642",
+        "0.0.0.0:8642",
+        "",
     ],
-)  # fmt: skip
+)
 def test_a_name_that_leads_here_by_dns_gets_nothing(tmp_path: Path, host: str) -> None:
     answer = asking(tmp_path).get("/", headers={"Host": host})
     assert answer.status_code == 403

@@ -315,11 +315,16 @@ def plain_sums(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 @pytest.mark.parametrize(
     "part",
     [
-        "exact.signals.own_method", "exact.signals.describe_model", "exact.signals.describe_batch",
-        "exact.signals.gradient_norms", "exact.parameters.gradient_norms",
-        "exact.signals.UpdateCapture", "exact.operators._size", "look.describe_data",
+        "exact.signals.own_method",
+        "exact.signals.describe_model",
+        "exact.signals.describe_batch",
+        "exact.signals.gradient_norms",
+        "exact.parameters.gradient_norms",
+        "exact.signals.UpdateCapture",
+        "exact.operators._size",
+        "look.describe_data",
     ],
-)  # fmt: skip
+)
 def test_an_error_of_the_canary_in_the_look_ends_the_look_and_not_the_training(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_sums: list[float]
 ) -> None:
