@@ -55,7 +55,7 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
     if not all("rows" in micro for side in (before, after) for step in side for micro in step):
         return BatchChange(known=False)
     rows, texts = ([_steps(side, key) for side in (before, after)] for key in KEYS)
-    pools, prompts = ([*map(of, rows)] for of in (_pool, _prompts))
+    pools, prompts = [*map(_pool, rows)], [*map(_prompts, rows)]
     if not all(pools):
         return BatchChange(known=False)  # batches in which no tensor is named as ids
     was_texts, now_texts = texts
