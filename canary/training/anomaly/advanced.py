@@ -37,6 +37,15 @@ if TYPE_CHECKING:
     from canary.training.anomaly.measure import Measure
 
 Settings = Mapping[str, float] | None
+LIMITS: Mapping[str, Mapping[str, float | None]] = {
+    "gradient": {"explosion_threshold": None, "vanishing_threshold": None, "window_size": 100},
+    "learning_rate": {"change_threshold": 0.3, "min_lr": 1e-8, "max_lr": 1.0},
+    "batch_size": {"performance_threshold": 0.1, "window_size": 20},
+    "convergence": {"plateau_threshold": 0.001, "plateau_window": 50},
+    "reward_drift": {"drift_threshold": 0.1, "calibration_threshold": 0.7},
+    "rlhf": {"kl_limit": None, "entropy_floor": 0.1, "clip_limit": 0.5},
+}
+"""What a user may set, by section, with its default; None: the run's own past counts too."""
 
 
 class AdvancedAnomalyDetector:
@@ -88,17 +97,16 @@ class AdvancedAnomalyDetector:
     ) -> None:
         if stop_on is not None and stop_on not in SEVERITIES:
             raise UsageError(f"unknown severity {stop_on!r}", f"use one of {', '.join(SEVERITIES)}")
-        drift = dict(reward_drift or {})
-        only_drift = {key: value for key, value in drift.items() if key == "drift_threshold"}
+        of_rewards = _limits("reward_drift", reward_drift)
         self.detectors: list[Detector] = [
             FiniteDetector(scaled_gradients),
-            _build("gradient", GradientDetector, gradient),
-            _build("learning_rate", LearningRateDetector, learning_rate),
-            _build("batch_size", BatchSizeDetector, batch_size),
-            _build("convergence", ConvergenceDetector, convergence),
-            _build("reward_drift", CalibrationDetector, drift),
-            RewardDriftDetector(**only_drift),
-            _build("rlhf", RLHFDetector, rlhf),
+            GradientDetector(**_limits("gradient", gradient)),
+            LearningRateDetector(**_limits("learning_rate", learning_rate)),
+            BatchSizeDetector(**_limits("batch_size", batch_size)),
+            ConvergenceDetector(**_limits("convergence", convergence)),
+            CalibrationDetector(**of_rewards),
+            RewardDriftDetector(of_rewards["drift_threshold"]),
+            RLHFDetector(**_limits("rlhf", rlhf)),
             *detectors,
         ]
         self.stop_on = stop_on
@@ -256,24 +264,23 @@ class AdvancedAnomalyDetector:
         return self._log.summary()
 
 
-def _build(section: str, kind: Any, settings: Settings) -> Any:
-    given = dict(settings or {})
+def _limits(section: str, settings: Settings) -> dict[str, Any]:
+    """Return the limits of a section, with those that the user sets."""
+    given, known = dict(settings or {}), LIMITS[section]
     for name, value in given.items():
+        if name not in known:
+            raise UsageError(
+                f"AdvancedAnomalyDetector({section}={given!r}) has an unknown threshold",
+                f"{section} takes {', '.join(known)}",
+            )
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        least = 2 if name.endswith("window") or name == "window_size" else 0
+        least = 2 if "window" in name else 0
         if not number or not value >= least or value == 0:
             raise UsageError(
                 f"AdvancedAnomalyDetector({section}={{{name!r}: {value!r}}}) is not a threshold",
                 f"use a number {'of steps, at least 2' if least else 'above 0'}",
             )
-    try:
-        return kind(**given)
-    except TypeError as error:
-        known = ", ".join(name for name in kind.__init__.__annotations__ if name != "return")
-        raise UsageError(
-            f"AdvancedAnomalyDetector({section}={given!r}) has an unknown threshold",
-            f"{section} takes {known}",
-        ) from error
+    return {**known, **given}
 
 
 class RunDetectors:

@@ -125,7 +125,7 @@ def hook(module: ModuleType, started: float) -> None:
     watch = WatchedTraining(job, started)
     trainer_class = module.Trainer
 
-    def around(original: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    def around(original: Callable[..., Any], trainer: Any, /, *args: Any, **kwargs: Any) -> Any:
         return watch.around(trainer, original, args, kwargs)
 
     Wrapping().wrap(trainer_class, "train", around)

@@ -66,21 +66,8 @@ class Watch:
         return self._alerts
 
     def check(self, observation: Observation) -> None:
-        """Alert or report what is wrong in this step."""
+        """Report what is wrong in this step."""
         raise NotImplementedError
-
-    def alert(
-        self,
-        kind: str,
-        words: str,
-        value: float | None,
-        limit: float | None,
-        step: int | None = None,
-        **metadata: Any,
-    ) -> None:
-        """Raise an alert of one of the `TYPES`; `step`: an earlier one, where it began."""
-        at = self._step if step is None else step
-        self._alerts.append(Alert(*TYPES[kind], kind, words, at, value, limit, metadata))
 
     def report(
         self,
@@ -88,18 +75,23 @@ class Watch:
         words: str,
         value: float | None,
         limit: float | None,
+        *,
         now: int | None = None,
+        at: int | None = None,
         **metadata: Any,
     ) -> None:
-        """Raise an alert for a condition that holds, if it began or was last told long ago. `now`:
-        for a condition with a count of its own."""
+        """Raise an alert of one of the `TYPES`, unless its condition lasts and was told not long
+        ago. `now`: for a condition with a count of its own. `at`: the step of a change, which does
+        not last."""
         condition = f"{kind} {metadata.get('group')} {now is None}"
         now = self._now if now is None else now
-        since = now - self._held_at.get(condition, -AGAIN)
+        lasts = at is None and now - self._held_at.get(condition, -AGAIN) <= QUIET
         self._held_at[condition] = now
-        if since > QUIET or now - self._reported_at[condition] >= AGAIN:
-            self._reported_at[condition] = now
-            self.alert(kind, words, value, limit, **metadata)
+        if lasts and now - self._reported_at[condition] < AGAIN:
+            return
+        self._reported_at[condition] = now
+        step = self._step if at is None else at
+        self._alerts.append(Alert(*TYPES[kind], kind, words, step, value, limit, metadata))
 
 
 MOST_CORRELATED = 0.95

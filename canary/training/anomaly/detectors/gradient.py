@@ -77,10 +77,7 @@ class GradientDetector(Watch):
     """
 
     def __init__(
-        self,
-        explosion_threshold: float | None = None,
-        vanishing_threshold: float | None = None,
-        window_size: int = 100,
+        self, explosion_threshold: float | None, vanishing_threshold: float | None, window_size: int
     ) -> None:
         super().__init__()
         self._explosion = explosion_threshold

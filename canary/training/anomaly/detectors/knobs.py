@@ -54,9 +54,7 @@ class _Group:
 class LearningRateDetector(Watch):
     """Checks each parameter group separately."""
 
-    def __init__(
-        self, change_threshold: float = 0.3, min_lr: float = 1e-8, max_lr: float = 1.0
-    ) -> None:
+    def __init__(self, change_threshold: float, min_lr: float, max_lr: float) -> None:
         super().__init__()
         self._change = change_threshold
         self._lowest, self._highest = min_lr, max_lr
@@ -113,7 +111,7 @@ class LearningRateDetector(Watch):
         words = f"learning rate changed from {before:.4g} to {after:.4g} in one step"
         relative = abs(after - before) / before
         more: dict[str, Any] = {"group": place, "before": before, "after": after}
-        self.alert("lr_sudden_change", words, relative, self._change, step=step, **more)
+        self.report("lr_sudden_change", words, relative, self._change, at=step, **more)
 
 
 def _continues(before: float, change: float, least: float = 0.0) -> bool:
@@ -151,7 +149,7 @@ class _Stretch:
 class BatchSizeDetector(Watch):
     """Compares the last `window_size` steps of one batch size with the first steps of the next."""
 
-    def __init__(self, performance_threshold: float = 0.1, window_size: int = 20) -> None:
+    def __init__(self, performance_threshold: float, window_size: int) -> None:
         super().__init__()
         self._threshold = performance_threshold
         self._window = max(window_size, ENOUGH)
@@ -192,5 +190,6 @@ class BatchSizeDetector(Watch):
                 words += f"{before.size} to {after.size}"
                 sizes, means = [before.size, after.size], [shift.before, shift.after]
                 more: dict[str, Any] = {"what": what, "batch_size": sizes, "mean": means}
-                self.alert("batch_size_impact", words, rise, self._threshold, **more)
+                kind, limit = "batch_size_impact", self._threshold
+                self.report(kind, words, rise, limit, at=self._step, **more)
                 return

@@ -66,7 +66,7 @@ class ConvergenceDetector(Watch):
     noise, their trend over most of the run is surely none. A policy's losses cancel to 0, so that
     they have no level: of them only plateaus are reported."""
 
-    def __init__(self, plateau_threshold: float = 0.001, plateau_window: int = 50) -> None:
+    def __init__(self, plateau_threshold: float, plateau_window: int) -> None:
         super().__init__()
         self._threshold = plateau_threshold
         self._least_change = max(plateau_threshold, min(STILL, STILL / 0.001 * plateau_threshold))

@@ -32,7 +32,7 @@ class CalibrationDetector(Watch):
     """Checks calibration: 1 - mean absolute error / root mean square of the rewards. It is poor
     below `calibration_threshold`; a fall by more than `drift_threshold` is a drift."""
 
-    def __init__(self, drift_threshold: float = 0.1, calibration_threshold: float = 0.7) -> None:
+    def __init__(self, drift_threshold: float, calibration_threshold: float) -> None:
         super().__init__()
         self._drift = drift_threshold
         self._poor = calibration_threshold
@@ -84,7 +84,7 @@ class RewardDriftDetector(Watch):
     """Compares the recent rewards with earlier ones: the mean fell or jumped up, or the standard
     deviation grew. A mean that rises step by step is normal: the training works."""
 
-    def __init__(self, drift_threshold: float = 0.1) -> None:
+    def __init__(self, drift_threshold: float) -> None:
         super().__init__()
         self._drift = drift_threshold
         self._means: deque[float] = deque(maxlen=WINDOW)
@@ -162,9 +162,7 @@ class RLHFDetector(Watch):
         clip_limit: above this share of clipped tokens, updates no longer follow the objective.
     """
 
-    def __init__(
-        self, kl_limit: float | None = None, entropy_floor: float = 0.1, clip_limit: float = 0.5
-    ) -> None:
+    def __init__(self, kl_limit: float | None, entropy_floor: float, clip_limit: float) -> None:
         super().__init__()
         self._given_kl_limit = kl_limit
         self._kl_limit = kl_limit or KL
