@@ -67,9 +67,9 @@ def _rules(fatal: bool) -> Iterator[CheckType]:
 # fmt: off
 _TABLE = (
     _stability("steps_trained", "trained steps", ("max_steps_lost_pct",), _LEARNING, fatal=True),
+    *_rules(fatal=True),  # without labels, a mean loss is NaN
     _bad_steps("nan_steps", "steps with a NaN loss", ("max_nan_steps",)),
     _bad_steps("inf_steps", "steps with an infinite loss", ("max_inf_steps",)),
-    *_rules(fatal=True),
     _stability("loss_divergence", "loss of the last tenth / first tenth", ("max_loss_rise",),
         fatal=True),
     _stability("final_loss", "mean loss of the last tenth of steps", _FINAL_LOSS, _LEARNING),

@@ -76,6 +76,12 @@ def _casts(facts: Facts) -> Evidence | None:
     return Evidence("operators", words, unit="calls") if abs(casts) >= MANY_CASTS else None
 
 
+def _nan(facts: Facts) -> object:
+    """Return the checks of NaN and infinity, unless no label is left: a mean of nothing is NaN."""
+    was, now = facts.exact_counts("label_tokens")[0]
+    return not was > now == 0 and facts.failed("nan_steps", "inf_steps", "raw_loss_finite")
+
+
 def _not_finite(facts: Facts) -> str:
     at = [*facts.now.stability.nan_at, *facts.now.stability.inf_at]
     since = f" from step {min(at)} on" if at else ""
@@ -97,7 +103,7 @@ def _half(facts: Facts) -> object:
 _numerics = partial(Row, C.NUMERICS)
 # fmt: off
 NUMERICS = (
-    _numerics(lambda f: f.failed("nan_steps", "inf_steps", "raw_loss_finite"), _not_finite,
+    _numerics(_nan, _not_finite,
         ("look at the batch of that step, and at divisions and logarithms in the loss",
         "run that step under torch.autograd.set_detect_anomaly(True)",
         "check whether the log hides it: logging_nan_inf_filter"), strength=0.95),

@@ -34,7 +34,6 @@ SIZES = "Using a target size"
     "look at the rows of the first such step: an empty label row, a division by 0, or an overflow "
     "in half precision",
     "https://github.com/unslothai/unsloth/issues/3006",
-    fatal=True,
 )
 def raw_loss_finite(record: RunRecord) -> Answer:
     """Look at the raw losses, before a filter of the trainer hides one."""

@@ -81,6 +81,7 @@ def _other_text(record: RunRecord) -> str:
     "raise max_length, or compare the template's mark of an answer with the ids of a row: where no "
     "answer is found, everything is masked",
     "https://github.com/huggingface/trl/issues/588",
+    fatal=True,
 )
 def rows_have_labels(record: RunRecord) -> Answer:
     """A row whose labels are all -100 teaches nothing."""

@@ -203,6 +203,30 @@ def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(
     assert eos.message.startswith("0 EOS among")
 
 
+def test_labels_that_are_all_gone_come_before_the_nan_of_their_mean() -> None:
+    before, after = (
+        changed(side, *every_micro("learned_rows", 4), *every_micro("rows_without_labels", 0))
+        for side in sides()
+    )
+    losses = [float("nan")] * len(LOSSES)
+    after = changed(
+        after,
+        *OTHER_HASHES,
+        *(change for name in ("label_tokens", "eos_labels") for change in every_micro(name, 0)),
+        *every_micro("rows_without_labels", 4),
+        *seen("first_loss", loss=losses[0]),
+        *seen("trajectory", losses=losses),
+        (("stability", "nan_steps"), len(losses)),
+        (("stability", "nan_at"), (1,)),
+    )
+    found = compare_to_baseline(after, before, gates=())
+    assert found.first_line.startswith("Regression: no label is left in any of "), found.first_line
+    assert found.check("nan_steps").status == "fail"
+    assert found.diagnosis.top_suspect is not None
+    assert found.diagnosis.top_suspect.category == "data", found.diagnosis.summary
+    assert "lost labels" in found.diagnosis.top_suspect.description
+
+
 def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:
     """`Trainer(data_collator=DataCollatorForSeq2Seq(tokenizer))`: else an EOS that is lost has no
     name."""
