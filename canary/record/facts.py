@@ -78,7 +78,7 @@ class Holding(TypedDict, total=False):
     """Whether these are whole layers or modules, and the optimizers hold no tensors without a
     gradient that the model has lost."""
     resting_names: list[str]
-    """Tensors of groups whose learning rate was 0 in all updates."""
+    """Tensors of groups whose learning rate was 0 in the first update."""
     thawed: int
     """Those of them that were frozen before the first update."""
     thawed_names: list[str]

@@ -104,8 +104,9 @@ class Followed:
             "written_before": [],
         }
         self.had_gradient: set[int] = set()
-        self.moved: set[int] = set()
-        """Tensors of groups whose learning rate was not 0 in an update."""
+        self.resting: set[int] = set()
+        self.rested: set[int] = set()
+        """Tensors of groups with learning rate 0 in the current and in the first update."""
         self._backwards = 0
         self._stale = self._empty = self._added = False
         self._clipped_before = self._clipped_after = self._clip_acted = False
@@ -168,9 +169,12 @@ class Followed:
         self._look_at_clip()
         self._inside = True
         facts["closure"] = facts["closure"] or in_backward or closure
+        self.resting.clear()
         for group in self.optimizer.param_groups:
-            self.moved.update(id(one) for one in group["params"] if group.get("lr", 1))
+            self.resting.update(id(one) for one in group["params"] if not group.get("lr", 1))
             self.had_gradient.update(id(one) for one in group["params"] if one.grad is not None)
+        if not facts["rates"]:
+            self.rested = self.resting.copy()
         facts["with_gradient"] = len(self.had_gradient)
         facts["rates"].append(float(rate_of([self.optimizer]) or 0.0))
         facts["backwards"].append(self._backwards)
@@ -203,7 +207,7 @@ class Followed:
         eps = self.optimizer.defaults.get("eps", 0.0)
         least = ABOVE_EPS * (float(eps) if isinstance(eps, int | float) else 0.0)
         size, tensors = np.abs(gradients), self._places.tensor_of
-        moved = np.array([id(value) in self.moved for value in self._tensors], bool)[tensors]
+        moved = np.array([id(one) not in self.resting for one in self._tensors], bool)[tensors]
         asked = self._is_low & moved & np.isfinite(size) & (size > least)
         self._asked += np.bincount(tensors[asked], minlength=len(self._tensors))
         lost = asked & (before == after)

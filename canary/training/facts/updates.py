@@ -177,7 +177,7 @@ class UpdateWatcher:
         ]
         thawed = [name for name, value in still if id(value) in self._frozen]
         parts = {part_of(name) for name, value in named if id(value) in held}
-        moved = set().union(*(one.moved for one in followed))
+        rested = set().union(*(one.rested for one in followed))
         lost = held.difference(*(one.had_gradient for one in followed), {id(v) for _, v in named})
         return {
             "tensors": len(held),
@@ -186,7 +186,7 @@ class UpdateWatcher:
             "missing": len(still),
             "missing_names": [short(name) for name, _ in still],
             "left_out": not lost and parts.isdisjoint(part_of(name) for name, _ in still),
-            "resting_names": [short(n) for n, v in named if id(v) in held and id(v) not in moved],
+            "resting_names": [short(name) for name, value in named if id(value) in rested],
             "thawed": len(thawed),
             "thawed_names": [short(name) for name in thawed[:NAMES]],
         }

@@ -303,6 +303,20 @@ def test_a_group_whose_learning_rate_is_0_rests_beside_others(resting: int) -> N
     assert (first(seen)["rates"], first(seen)["rounding"]["tensors"]) == ([2e-2] * 4, 2)
 
 
+def test_a_group_that_a_schedule_thaws_rested_in_the_first_update() -> None:
+    model = small()
+    groups = [{"params": [*model[at].parameters()], "lr": 1e-2} for at in (0, 2)]
+    optimizer: Optimizer = torch.optim.SGD(groups)
+    later: list[Callable[[int], float]] = [lambda step: float(step > 1), lambda _: 1.0]
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, later)
+
+    def thawing(model: nn.Module, optimizer: Optimizer, rows: torch.Tensor) -> None:
+        plain(model, optimizer, rows)
+        schedule.step()
+
+    assert watched(thawing, model, optimizer)["holding"]["resting_names"] == ["0.weight", "0.bias"]
+
+
 def test_the_part_of_a_model_is_a_layer_or_a_module() -> None:
     names = ("model.layers.3.q.lora_A.weight", "layer1.0.conv1.weight", "0.weight", "head.out.bias")
     assert [*map(part_of, names)] == ["model.layers.3", "layer1.0", "0", "head.out"]
