@@ -206,6 +206,8 @@ class Work(TypedDict, total=False):
     recompiles: int
     outer_losses: list[list[list[int]]]
     """Losses over all pairs of rows and targets, by their two shapes."""
+    losses_of_probabilities: list[str]
+    """Losses that get what a softmax made, in place of logits or log-probabilities."""
 
 
 class LiveMemory(TypedDict, total=False):

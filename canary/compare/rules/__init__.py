@@ -53,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     tokens.pair_labels,
     tokens.pairs_differ,
     losses.own_target,
+    losses.loss_takes_logits,
     parameters.weights_loaded,
     tokens.new_tokens_train,
     sampler_logprobs.sampler_logprobs,

@@ -146,6 +146,22 @@ def own_target(record: RunRecord) -> Answer:
     return answer(f"{words}: each row is trained towards the targets of all", broken=True, size=1)
 
 
+@rule(
+    "loss_takes_logits",
+    "a loss of logits or log-probabilities gets no probabilities",
+    "a loss whose operators were seen in the look",
+    "give cross_entropy the logits themselves, and nll_loss or kl_div those of log_softmax",
+    "https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html",
+)
+def loss_takes_logits(record: RunRecord) -> Answer:
+    """A second softmax flattens the gradient, and the other losses have no lower bound then."""
+    found = record.exact.get("work", {}).get("losses_of_probabilities")
+    if found is None:
+        return not_asked("the operators of no step were seen")
+    words = f"a loss is {' and '.join(found)}" if found else "no loss gets what a softmax made"
+    return answer(words, broken=bool(found), size=len(found), items=tuple(found))
+
+
 def _warned_of(record: RunRecord) -> list[tuple[tuple[int, ...], ...]]:
     sizes = re.findall(r"Size\(\[((?:[0-9]{1,18}(?:, |(?=\])))*)\]\)", warned(record, SIZES))
     if len(sizes) != 2:

@@ -31,7 +31,7 @@ FEWEST_ELEMENTS = 100
     "one rank, and an optimizer that holds the model's own tensors; a whole layer or module left "
     "out is a note",
     "make the optimizer from all trainable tensors, after the last of them was made or thawed; "
-    "freeze what is not to train",
+    "keep layers in a ModuleList, not in a plain list; freeze what is not to train",
     "https://github.com/huggingface/trl/issues/6700",
 )
 def optimizer_holds_trainable(record: RunRecord) -> Answer:

@@ -39,6 +39,9 @@ ONLINE = ("ppo", "grpo", "rloo", "reinforce")
 """Parts of names: there the policy's own log-probabilities are the old ones of a ratio."""
 
 
+ADDED = "gradients of means are added: is the sum divided by the number of micro-batches elsewhere?"
+
+
 def accumulation(look: Look) -> Asked:
     """Compare the weights of trained tokens across the micro-batches of the first update."""
     calls = [one for one in look.calls if one.labels is not None and one.scores_tokens]
@@ -59,7 +62,10 @@ def accumulation(look: Look) -> Asked:
         read.append((middle, at, len(used), spread))
     (most, at, more, _), (least, other, less, _) = max(read), min(read)
     if most / least - 1 <= max(FACTOR * max(spread for *_, spread in read), FLOOR):
-        return holds(f"a token weighs {most:.4g} in each of {len(calls)} micro-batches")
+        words = f"a token weighs {most:.4g} in each of {len(calls)} micro-batches"
+        if all(abs(size * weight - 1) <= EVEN for weight, _, size, _ in read):
+            return note(f"{words}, as in a mean over this one alone", "update 1", ADDED)
+        return holds(words)
     words = f"a token weighs {most:.4g} in micro-batch {at} with {more} tokens, and {least:.4g} in "
     words += f"micro-batch {other} with {less}"
     if any(_is_mean_of(sizes, [weight for weight, *_ in read]) for sizes in _sizes(calls, read)):

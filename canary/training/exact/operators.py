@@ -1,5 +1,8 @@
-"""Count the work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives. Find
-losses that pair each row with all targets: a difference of shapes (N, 1) and (N,) is N by N."""
+"""Count the work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives.
+
+Find misused losses: those that pair each row with all targets (a difference of shapes (N, 1) and
+(N,) is N by N), and those that get probabilities for logits or log-probabilities.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,57 @@ class OuterLosses:
                 self._known[id(made)] = (weakref.ref(made), known[1])
 
 
+VIEWS = (
+    *(ATEN.view.default, ATEN._unsafe_view.default, ATEN.transpose.int, ATEN.permute.default),
+    *(ATEN.unsqueeze.default, ATEN.squeeze.default, ATEN.squeeze.dim, ATEN._to_copy.default),
+)
+"""Operators that keep the values."""
+TAKES_NO_PROBABILITIES = {
+    ATEN._log_softmax.default: "log_softmax, or cross_entropy, of probabilities",
+    ATEN.nll_loss_forward.default: "nll_loss of probabilities",
+    ATEN.nll_loss2d_forward.default: "nll_loss of probabilities",
+}
+
+
+class Probabilities:
+    """Follows what a softmax makes into functions that take logits or log-probabilities."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        """Such functions, where a gradient flows through them."""
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+
+    def saw(self, func: Any, args: tuple[Any, ...], made: Any) -> None:
+        """Look at one operator's arguments and result."""
+        if func is ATEN._softmax.default:
+            self._note(made, "probabilities")
+        elif func is ATEN.xlogy.Tensor:
+            self._note(made, "p log p")
+        elif not self._known:
+            return
+        elif func in VIEWS:
+            self._note(made, self._what(args[0]))
+        elif func is ATEN.mul.Tensor and self._what(args[1]) == "probabilities":
+            self._note(made, "p times probabilities")  # in kl_div: target * input
+        elif func is ATEN.sub.Tensor and self._what(args[0]) == "p log p":
+            if self._what(args[1]) == "p times probabilities":
+                self._misused("kl_div of probabilities", args[1])
+        elif func in TAKES_NO_PROBABILITIES and self._what(args[0]) == "probabilities":
+            self._misused(TAKES_NO_PROBABILITIES[func], args[0])
+
+    def _misused(self, words: str, given: torch.Tensor) -> None:
+        if given.requires_grad:
+            self.found.add(words)
+
+    def _what(self, value: Any) -> str:
+        made, what = self._known.get(id(value), (None, ""))
+        return what if made is not None and made() is value else ""
+
+    def _note(self, made: Any, what: str) -> None:
+        if what:
+            self._known[id(made)] = (weakref.ref(made), what)
+
+
 def _outer(one: Any, other: Any) -> list[list[int]] | None:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return None
@@ -84,7 +138,7 @@ class _Counting(TorchDispatchMode):
         self.counts = True
         """False once the counts are taken: another thread can not take the mode off this one."""
         self._vocabulary = vocabulary
-        self.outer = OuterLosses()
+        self.outer, self.probabilities = OuterLosses(), Probabilities()
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -102,6 +156,7 @@ class _Counting(TorchDispatchMode):
             self.tokens_fed += args[1].numel()
         made = self._with_flops(func, args, kwargs or {})
         self.outer.saw(func, args, made)
+        self.probabilities.saw(func, args, made)
         return made
 
     def _with_flops(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -165,6 +220,7 @@ class WorkCounter:
                 if "c10d" in name and "wait_tensor" not in name
             ),
             "outer_losses": self._counting.outer.found,
+            "losses_of_probabilities": sorted(self._counting.probabilities.found),
         }
 
 

@@ -114,6 +114,8 @@ class UpdateWatcher:
         """Ids of the parameters that were frozen before the first update."""
         self._missing: dict[str, tuple[torch.Tensor, Sample]] = {}
         """Trainable tensors with a gradient that no optimizer holds, and their values."""
+        self._hidden: dict[str, nn.Parameter] = {}
+        """Parameters of layers in a plain list of the model: `parameters()` lacks them."""
 
     @property
     def _model(self) -> Any:
@@ -162,7 +164,7 @@ class UpdateWatcher:
         planned = getattr(getattr(self._trained, "state", None), "max_steps", None)
         if isinstance(planned, int) and planned > 0:
             self._facts["planned_updates"] = planned
-        self._missing = {}
+        self._missing, self._hidden = {}, {}
         facts["updates"] = self._facts
 
     def _holding(self, followed: list[Followed]) -> Holding:
@@ -185,7 +187,9 @@ class UpdateWatcher:
             "trainable_held": sum(id(value) in held for value in trainable),
             "missing": len(still),
             "missing_names": [short(name) for name, _ in still],
-            "left_out": not lost and parts.isdisjoint(part_of(name) for name, _ in still),
+            "left_out": not lost
+            and not any(name in self._hidden for name, _ in still)
+            and parts.isdisjoint(part_of(name) for name, _ in still),
             "resting_names": [short(name) for name, value in named if id(value) in rested],
             "thawed": len(thawed),
             "thawed_names": [short(name) for name in thawed[:NAMES]],
@@ -309,9 +313,11 @@ class UpdateWatcher:
         followed.update_begins(shared, in_backward=in_backward(), closure=closure)
         model = self._model
         if followed is self._followed[0] and isinstance(model, nn.Module):
+            if not self._facts["modes"]:
+                self._hidden = dict(hidden_in(model))
             self._note_mode(model)
             held = set().union(*(one.ids for one in self._followed))
-            for name, value in model.named_parameters():
+            for name, value in (*model.named_parameters(), *self._hidden.items()):
                 outside = id(value) not in held and value.grad is not None
                 if outside and value.requires_grad and len(self._missing) < MOST_MISSING:
                     self._note_missing(name, value)
@@ -337,6 +343,21 @@ def part_of(name: str) -> str:
     """Return the part of a model that a parameter is in: a layer of a list, or else a module."""
     found = re.match(r"(.*?\.)?\d+(?=\.)", name)
     return found[0] if found else name.rpartition(".")[0]
+
+
+def hidden_in(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Yield the parameters of modules in a list, tuple or dict of a module, which its
+    `parameters()` lacks."""
+    known = {id(value) for value in model.parameters()}
+    for name, module in model.named_modules():
+        for attribute, value in vars(module).items():
+            if attribute.startswith("_") or not isinstance(value, list | tuple | dict):
+                continue
+            several = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, one in several:
+                inner = one.named_parameters() if isinstance(one, nn.Module) else ()
+                path = ".".join(filter(None, (name, attribute, str(key))))
+                yield from ((f"{path}.{own}", p) for own, p in inner if id(p) not in known)
 
 
 def draws(module: nn.Module) -> bool:

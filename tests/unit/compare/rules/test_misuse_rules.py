@@ -65,6 +65,14 @@ def test_a_loss_over_all_pairs_is_broken(found: Any, status: str) -> None:
     assert rule.judge(whole).status == status
 
 
+@pytest.mark.parametrize(("found", "status"), [([], "holds"), (["nll_loss of x"], "broken")])
+def test_a_loss_of_probabilities_is_broken(found: list[str], status: str) -> None:
+    whole = altered(example(), "exact", "work", "losses_of_probabilities", to=found)
+    rule = next(one for one in RULES if one.id == "loss_takes_logits")
+    assert rule.judge(whole).status == status
+    assert rule.judge(example()).status == "not asked"
+
+
 def test_a_checkpoint_without_gradient_explains_tensors_that_get_none() -> None:
     whole = altered(example(), "exact", "first_update", to={"tensors_unchanged": ["a"]})
     whole.exact["first_gradient"]["tensors_without_gradient"] = ["a"]

@@ -4,6 +4,7 @@ pair each row with all targets, rows that end with the start of an answer."""
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,6 +61,44 @@ def test_a_loss_over_all_pairs_is_seen() -> None:
     assert outer(values, torch.ones(4, 1)) == []
     assert outer(values, torch.ones(1)) == []
     assert outer(values, torch.ones(4, requires_grad=True)) == []
+
+
+LOGITS = torch.arange(12.0).view(2, 2, 3)
+CLASSES = torch.tensor([0, 1, 2, 0])
+HALVES = torch.full((4, 3), 1 / 3)
+F = nn.functional
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        (lambda x: F.cross_entropy(x, CLASSES), []),
+        (lambda x: F.cross_entropy(x.softmax(-1), CLASSES), ["log_softmax, or cross_entropy, of"]),
+        (lambda x: F.nll_loss(x.softmax(-1), CLASSES), ["nll_loss of"]),
+        (lambda x: F.nll_loss(x.log_softmax(-1), CLASSES), []),
+        (lambda x: F.nll_loss(x.softmax(-1).log(), CLASSES), []),
+        (lambda x: F.kl_div(x.softmax(-1), HALVES, reduction="batchmean"), ["kl_div of"]),
+        (lambda x: F.kl_div(x.log_softmax(-1), x.detach().softmax(-1)), []),
+        (lambda x: F.kl_div(x.detach().softmax(-1), HALVES) + x.mean(), []),
+    ],
+)
+def test_probabilities_in_place_of_logits_are_seen(
+    loss: Callable[[torch.Tensor], torch.Tensor], found: list[str]
+) -> None:
+    logits = LOGITS.clone().requires_grad_()
+    counter = WorkCounter(None)
+    counter.begin()
+    loss(logits.view(-1, 3)).backward()
+    seen = counter.end()["losses_of_probabilities"]
+    assert seen == [f"{words} probabilities" for words in found]
+
+
+def test_probabilities_are_known_through_a_view() -> None:
+    counter = WorkCounter(None)
+    counter.begin()
+    probabilities = LOGITS.clone().requires_grad_().softmax(-1)
+    F.cross_entropy(probabilities.view(-1, 3), CLASSES)
+    assert counter.end()["losses_of_probabilities"]
 
 
 class Rows(list[Any]):

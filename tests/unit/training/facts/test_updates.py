@@ -293,6 +293,25 @@ def test_tensors_that_the_optimizer_was_never_given() -> None:
     assert not watched(plain, model, optimizer)["holding"]["left_out"]
 
 
+class Several(nn.Module):
+    """One head is a module, the other one is in a plain list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.heads = small(), [nn.Linear(1, 1)]
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.heads[0](self.body(rows))
+        return found
+
+
+def test_layers_in_a_plain_list_are_missing_and_not_left_out() -> None:
+    model = Several()
+    seen = watched(plain, model, adam(model))["holding"]
+    assert seen["missing_names"] == ["heads.0.weight", "heads.0.bias"]
+    assert not seen["left_out"]
+
+
 @pytest.mark.parametrize("resting", [0, 2])
 def test_a_group_whose_learning_rate_is_0_rests_beside_others(resting: int) -> None:
     model = small(torch.bfloat16)
