@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 72_410,
+    "lines of canary": 72_020,
     "lines of tests": 64_420,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
@@ -37,7 +37,7 @@ LIMITS = {
     "lines of canary/report": 4_250,
     "lines of canary/runner": 2_620,
     "lines of canary/serve": 1_000,
-    "lines of canary/training": 17_990,
+    "lines of canary/training": 17_970,
     "lines of canary/trends": 1_230,
     "files too long": 0,
     "functions too long": 0,
