@@ -202,23 +202,21 @@ class Before:
         left = []
         for one in found:
             size, changed_ns, digest = self.files.get(one.name, (0, 0, ""))
+            same = (one.size, one.changed_ns) == (size, changed_ns)
             if one.name not in self.files:
                 left.append(one)
-            elif one.is_store and (one.size, one.changed_ns, _log_of(one)) != self.files[one.name]:
+            elif one.is_store and not (same and _log_of(one) == digest):
                 left.append(one)  # only the runs count that began since
-            elif (one.size, one.changed_ns) == (size, changed_ns):
-                telling.tell("older than the launch, so it was not read", one.name)
-            elif not digest:
+            elif not same and not digest:
                 what = "it was there before the launch and is too large to tell what is new"
                 telling.tell(what, one.name)
-            elif one.size >= size and _digest(one, size) == digest:
-                if one.size == size:
-                    telling.tell("older than the launch, so it was not read", one.name)
-                else:
-                    telling.tell("it grew: only what this launch wrote was read", one.name)
-                    left.append(replace(one, skip=size))
-            else:
+            elif not same and (one.size < size or _digest(one, size) != digest):
                 left.append(one)
+            elif one.size == size:
+                telling.tell("older than the launch, so it was not read", one.name)
+            else:
+                telling.tell("it grew: only what this launch wrote was read", one.name)
+                left.append(replace(one, skip=size))
         if not left:
             what = f"; all {len(found):,} of its files are older" if found else ""
             raise InputError(f"the launch left nothing in the source{what}", WHERE_IT_WRITES)
