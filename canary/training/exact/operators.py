@@ -1,7 +1,7 @@
 """Count the work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives.
 
-Find misused losses: those that pair each row with all targets (a difference of shapes (N, 1) and
-(N,) is N by N), and those that get probabilities for logits or log-probabilities.
+Find misused losses. Some pair each row with all targets: a difference of shapes (N, 1) and (N,) is
+N by N. Others get probabilities for logits or log-probabilities.
 """
 
 from __future__ import annotations
