@@ -260,7 +260,7 @@ def new_tokens_train(record: RunRecord) -> Answer:
     if not seen["frozen"]:
         return holds(f"{words}, whose embeddings train or were set")
     return answer(
-        f"{words}: their embeddings were added with values of no meaning and are frozen",
+        f"{words}, whose embeddings are frozen as they were made",
         broken=True,
         size=seen["rows_with"],
         value=seen["rows_with"],

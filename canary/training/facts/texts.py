@@ -64,13 +64,15 @@ class Texts:
             facts["texts"] = found
 
     def _rows(self) -> Any:
-        """Return the rows as they are stored, None without; a transform of the user's may draw
-        random numbers, and any other kind of data set runs the user's code."""
+        """Return the rows as they are stored, if they are dicts with `input_ids`; else None. A
+        transform may draw random numbers, and any other kind of data set runs the user's code."""
         rows: Any = getattr(self._trained, "train_dataset", None)
         datasets = sys.modules.get("datasets")
-        if datasets is None or type(rows) is not datasets.Dataset:
+        if datasets is not None and type(rows) is datasets.Dataset:
+            rows = rows.with_format(None)
+        elif type(rows) is not list:
             return None
-        return rows.with_format(None)
+        return rows if len(rows) and type(rows[0]) is dict and "input_ids" in rows[0] else None
 
     def _ask(self, tokenizer: Any, found: TextFacts) -> None:
         """Ask whether texts begin with BOS."""
@@ -116,8 +118,8 @@ def _plain(tokenizer: Any, ids: Any) -> str:
 
 def open_turns(tokenizer: Any, rows: Any) -> tuple[int, int] | None:
     """Return how many rows were read, and how many end as the chat template begins an answer; None
-    if the template begins none, or the rows hold no `input_ids`."""
-    if rows is None or "input_ids" not in rows.column_names:
+    if the template begins none."""
+    if rows is None:
         return None
     closed, opened = (_rendered(tokenizer, goes_on=goes_on) for goes_on in (False, True))
     if closed is None or opened is None or not opened.startswith(closed):
@@ -141,7 +143,7 @@ def new_tokens(model: Any, rows: Any) -> NewTokens | None:
     """Return what is known of the tokens that `resize_token_embeddings` added; None if there are
     none, or if neither their embeddings nor the rows can be read."""
     resized = LOADS.resized(model) if isinstance(model, torch.nn.Module) else None
-    if resized is None or rows is None or "input_ids" not in rows.column_names:
+    if resized is None or rows is None:
         return None
     inner, first, made = resized
     table = inner.get_input_embeddings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
 import subprocess
@@ -18,11 +19,14 @@ from canary.compare.report import Comparison
 from canary.compare.rules import answers
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
+from canary.report.render import answer
 from tests.integration.exec.user_scripts import PYTHON, watched
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
 SCRIPTS = Path(__file__).parent / "incidents"
+DOCS = Path(__file__).parents[3] / "docs" / "diagnosis.md"
+SHOWN = re.compile(r"(<!-- incidents -->\n)(.*?)(<!-- end of incidents -->)", re.DOTALL)
 CLIP = "            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)\n"
 STEP = "            optimizer.step()\n"
 SLOW_DISK = "        if i % 16 < 4:\n            time.sleep(0.2)\n"
@@ -42,6 +46,8 @@ class Incident:
     """Of the first cause: what happened."""
     rule: str = ""
     """What the changed script alone answers: the rule, and whether it is broken or a note."""
+    title: str = ""
+    """What happens, in docs/diagnosis.md; empty if it is not shown there."""
 
 
 INCIDENTS = {
@@ -49,9 +55,11 @@ INCIDENTS = {
         "grpo", "adapter", 'PeftModel.from_pretrained(model(tok), "adapter")',
         ((", is_trainable=True", ""),), "so nothing is trained",
         rule="trainable_changed: broken",
+        title="An adapter is loaded for inference",
     ),
     "reward_pattern": Incident(
         "grpo", "rollout", "re.compile", ((", re.DOTALL", ""),), rule="each_reward_varies: note",
+        title="A pattern of the reward no longer matches over lines",
     ),
     "bf16_weights": Incident(
         "loop", "numerics", ".to(torch.bfloat16)",
@@ -69,6 +77,7 @@ INCIDENTS = {
         ),
         "same sizes, but other tokens",
         rule="worker_draws: broken",
+        title="All data workers draw the same numbers",
     ),
     "clip_after_step": Incident(
         "loop", "optimizer", "clip_grad_norm_", ((CLIP + STEP, STEP + CLIP),),
@@ -79,6 +88,7 @@ INCIDENTS = {
         "loop", "optimizer", "removed: optimizer.zero_grad()",
         (("            optimizer.zero_grad()\n", ""),), "is not set to zero in between",
         rule="gradients_start_empty: broken",
+        title="Gradients are never set to zero",
     ),
     "schedule_length": Incident(
         "loop", "optimizer", "total = EPOCHS", ((" // ACCUMULATE\nsched", "\nsched"),),
@@ -88,6 +98,7 @@ INCIDENTS = {
         "encoded", "tokenization", "removeprefix",
         (("text.strip()", "text.removeprefix(tok.bos_token).strip()"),),
         rule="bos_as_tokenized: broken",
+        title="A text is tokenized without BOS",
     ),
     "template_drops_thought": Incident(
         "sft", "tokenization", "split('</think>')",
@@ -98,6 +109,7 @@ INCIDENTS = {
         (('    modules_to_save=["embed_tokens", "lm_head"],\n', ""),),
         "No longer trained: lm_head.modules_to_save",
         rule="new_tokens_train: broken",
+        title="Embeddings of added tokens no longer train",
     ),
     "slow_worker": Incident(
         "loop", "", "",
@@ -220,3 +232,18 @@ def test_the_changed_script_alone_says_what_is_wrong(name: str, runs: Runs) -> N
     rule, _, status = INCIDENTS[name].rule.partition(": ")
     assert against.get(rule) == (status or None)
     assert rule or not against
+
+
+def test_the_docs_show_what_is_answered(compare: Compare) -> None:
+    """`UPDATE_GOLDEN=1` writes it."""
+    shown = "\n".join(
+        f"**{one.title}**\n\n```text\n{answer(compare(name)).strip()}\n```\n"
+        for name, one in INCIDENTS.items()
+        if one.title
+    )
+    text = DOCS.read_text(encoding="utf-8")
+    if os.environ.get("UPDATE_GOLDEN"):
+        DOCS.write_text(SHOWN.sub(lambda m: f"{m[1]}\n{shown}\n{m[3]}", text), encoding="utf-8")
+    found = SHOWN.search(DOCS.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found[2] == f"\n{shown}\n"
