@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
     "lines of canary": 71_720,
-    "lines of tests": 64_610,
+    "lines of tests": 64_640,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -42,7 +42,7 @@ LIMITS = {
     "files too long": 0,
     "functions too long": 0,
     "pages": 25,
-    "kB of pages": 243,
+    "kB of pages": 245,
     "verbs": 18,
     "options of a verb": 12,
     "config keys": 137,
