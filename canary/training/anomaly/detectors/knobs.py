@@ -1,5 +1,5 @@
-"""What a loop sets: learning rates that are out of bounds or change suddenly, and changes of the
-batch size that raise the loss or the time per sample. Pure.
+"""What a loop sets: learning rates that are out of bounds or change suddenly, and batch sizes.
+A change of the batch size may raise the loss or the time per sample. Pure.
 
 A schedule of the rate is recognised by its shape. Each change is about as large as the previous
 one, or smaller, as in warm-up and decay. A schedule may hold each rate for several steps. Any other
