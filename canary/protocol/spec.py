@@ -21,7 +21,7 @@ class WorkloadSpec:
     its prepared rows there (None: every launch prepares them in memory). `logging_steps` is the
     interval of the trainer's logs, in steps. `ranks` is the number of processes, each with a
     separate micro-batch. `notes` collects a line for each setting that the installed packages
-    ignore. `trl_defaults` leaves speed settings to trl.
+    ignore.
     """
 
     config: CanaryConfig
@@ -31,7 +31,6 @@ class WorkloadSpec:
     logging_steps: int = 10
     rows_dir: Path | None = None
     ranks: int = 1
-    trl_defaults: bool = False
     notes: list[str] = field(default_factory=list, compare=False)
 
 

@@ -25,15 +25,10 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
             f"known: {', '.join(TRAINERS)}",
             key="training_type",
         )
-    # Imported here because both import torch.
-    from canary.training.trainers import speed, trl_defaults
+    # Imported here because it imports torch.
+    from canary.training.trainers import speed
 
-    use_trl_defaults = trl_defaults.asked()
-    if use_trl_defaults:
-        spec = trl_defaults.without_switches(spec)
     trainer: Trainer = importlib.import_module(row.builder).build(spec)
-    if use_trl_defaults:
-        trl_defaults.describe(spec, trainer)
     speed.apply(trainer, spec.config)
     return trainer
 

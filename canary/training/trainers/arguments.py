@@ -15,7 +15,7 @@ import torch
 from canary.config.trainers import OWN_KEYS
 from canary.errors import ConfigError, did_you_mean, nearest
 from canary.training import adapt
-from canary.training.trainers import speed, trl_defaults
+from canary.training.trainers import speed
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -48,8 +48,6 @@ def training_arguments(
     if "generation_kwargs" in trainer_specific:
         given = config.trainer_args.get("generation_kwargs") or {}
         wanted["generation_kwargs"] = {**given, **trainer_specific["generation_kwargs"]}
-    if spec.trl_defaults:
-        wanted = trl_defaults.without_speed(wanted)
     settings = adapt.settings(config_class, wanted, spec.notes)
     try:
         return config_class(**settings)

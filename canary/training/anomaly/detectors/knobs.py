@@ -1,12 +1,7 @@
-<<<<<<< HEAD
 """What a loop sets: its learning rate and its batch size. Pure.
 
 A rate may be out of bounds or change suddenly. Another batch size may raise the loss or the time
 per sample.
-=======
-"""What a loop sets: learning rates that are out of bounds or change suddenly, and batch sizes.
-A change of the batch size may raise the loss or the time per sample. Pure.
->>>>>>> h/train
 
 A schedule of the rate is recognised by its shape. Each change is about as large as the previous
 one, or smaller, as in warm-up and decay. A schedule may hold each rate for several steps. Any other
