@@ -47,7 +47,7 @@ def test_a_missing_package_is_told_with_its_line_the_python_and_the_log(
     (tmp_path / "train.py").write_text(IMPORTS)
     _, out, err = failed(sys.executable, "train.py")
     line = only_line(err)
-    assert "ModuleNotFoundError: No module named 'nosuchpackage' (at train.py:3)" in line
+    assert "ModuleNotFoundError: No module named 'nosuchpackage' (at train.py:3 in begin)" in line
     assert f"its Python is {sys.executable}" in line
     log = Path(out.splitlines()[-1]) / "log.txt"
     assert f"see {log})" in line
