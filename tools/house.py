@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 71_640,
-    "lines of tests": 64_570,
+    "lines of canary": 71_660,
+    "lines of tests": 64_600,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -37,7 +37,7 @@ LIMITS = {
     "lines of canary/report": 4_270,
     "lines of canary/runner": 2_550,
     "lines of canary/serve": 1_000,
-    "lines of canary/training": 17_990,
+    "lines of canary/training": 18_000,
     "lines of canary/trends": 1_230,
     "files too long": 0,
     "functions too long": 0,

@@ -146,7 +146,7 @@ def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -
         _heading("What next"),
         "",
         "Compare any two runs:",
-        f"  {program} compare {sides}",
+        f"  {program} compare {sides} --repository {shlex.quote(str(demo.project))}",
         "Record your own training, unmodified:",
         f"  {program} exec -- python train.py",
         "Is your branch worse than main? Set your command in the config, and compare:",

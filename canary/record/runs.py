@@ -17,6 +17,8 @@ METRICS = "metrics.json"
 LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
 CAMPAIGN = re.compile(r"(?:ab|bisect|check|demo|ladder|matrix)-\d{8}-\d{6}.*")
 """Folders of `ab`, `bisect`, `check`, `demo`, `ladder` and `matrix`, which hold several runs."""
+MOST_TRIED = 8
+"""Runs that are read to find the one before."""
 MOST_NAMED = 5
 """Runs that an error names."""
 
@@ -88,12 +90,13 @@ def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
 def next_command(run: Path) -> str:
     """Return the line that ends a run: how to compare it with the one before it.
 
-    Only runs of the same canary are compared; its name stands between a folder's time and id."""
+    Only runs of the same canary are compared, and looks alone, as of `canary check`, only with each
+    other. The canary's name stands between a folder's time and id."""
     root = run.parent
     runs = [folder for folder in run_folders(root) if folder.parent == root]
-    same = [
-        at for at, one in enumerate(runs) if one.name < run.name and _canary(one) == _canary(run)
-    ]
+    older = [at for at, one in enumerate(runs) if one.name < run.name]
+    same = [at for at in older if _canary(runs[at]) == _canary(run)]
+    same = [at for at in same[-MOST_TRIED:] if _is_look(runs[at]) == _is_look(run)]
     short = root.absolute() == Path(OUTPUT_DIR).absolute() and runs[-1:] == [run]
     newest = shlex.quote(str(run))
     if not same:
@@ -102,6 +105,11 @@ def next_command(run: Path) -> str:
     before = shlex.quote(str(runs[same[-1]]))
     pair = f"latest latest~{len(runs) - 1 - same[-1]}" if short else f"{newest} {before}"
     return f"next: canary compare {pair}"
+
+
+def _is_look(run: Path) -> bool:
+    record = _record(run)
+    return record is not None and bool(record.config.get("exact"))
 
 
 def _canary(run: Path) -> str:

@@ -53,6 +53,10 @@ def first_line(found: Asked) -> str:
         return f"Broken: {broken[0][1].words}{more}."
     if not held:
         return "No rule could be asked."
+    notes = of_status(found, "note")
+    if notes:
+        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+        return f"No rule is broken, but this looks odd: {notes[0][1].words}{more}."
     holds = f"{counted(held, 'rule')} hold{'s' if held == 1 else ''}"
     could = f", {unasked} could not be asked" if unasked else ""
     return f"Nothing is wrong as far as could be asked: {holds}{could}."

@@ -165,7 +165,8 @@ class Look:
         """The columns of the trainer's dataset, as far as it says them."""
         rows: Any = getattr(self.trainer, "train_dataset", None)
         first = rows[0] if isinstance(rows, list) and rows else None
-        return frozenset(getattr(rows, "column_names", None) or first or ())
+        named = first if isinstance(first, dict) else ()
+        return frozenset(getattr(rows, "column_names", None) or named)
 
     @property
     def samples(self) -> bool:

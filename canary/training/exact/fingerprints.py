@@ -108,6 +108,18 @@ def text_tokenizer(trainer: Any) -> Any:
     return getattr(found, "tokenizer", found)  # a processor holds one
 
 
+def _known_tokenizer(trainer: Any) -> Any:
+    """Return the tokenizer of the trainer, or the only one of this process if the model's config
+    has its size and its EOS; None without."""
+    found = tokenizer_of(trainer)
+    if found is None and (only := only_tokenizer()) is not None:
+        config = getattr(getattr(trainer, "model", None), "config", None)
+        size, eos = (getattr(config, name, None) for name in ("vocab_size", "eos_token_id"))
+        if isinstance(size, int) and eos == only.eos_token_id and len(only) <= size:
+            found = only
+    return getattr(found, "tokenizer", found)  # a processor holds one
+
+
 def describe_data(trainer: Any) -> Data:
     """Return `exact.data`. Rows are hashed if they can be read twice and in order. A stream or a
     Dataset of tensors shows only in the batches."""
@@ -117,8 +129,7 @@ def describe_data(trainer: Any) -> Data:
         facts["rows"] = len(dataset)
         if hasattr(dataset, "column_names") and isinstance(dataset, Iterable):
             facts["dataset_sha256"] = dataset_fingerprint(dataset)
-    tokenizer = tokenizer_of(trainer)
-    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+    tokenizer = _known_tokenizer(trainer)
     if hasattr(tokenizer, "get_vocab"):
         facts["tokenizer"] = tokenizer_fingerprint(tokenizer)
     return facts

@@ -49,6 +49,13 @@ def test_a_run_ends_with_the_command_that_compares_it_with_the_one_before(output
     assert next_command(other).endswith(f"canary compare NEW '{other}'")
 
 
+def test_a_look_alone_is_no_run_before_a_whole_one(output: Path) -> None:
+    checked = record(1, run_id="20261125-080000-dpo-cc33").config | {"exact": True}
+    add(output, "20261125-080000-dpo-cc33", config=checked)
+    newest = add(output, "20261126-080000-dpo-dd44")
+    assert next_command(newest) == "next: canary compare latest latest~3"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

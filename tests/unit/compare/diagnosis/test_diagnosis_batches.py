@@ -13,6 +13,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from canary.training.collectors.batches import describe_batch
 from canary.training.collectors.named import Named
+from canary.training.exact import fingerprints
 from canary.training.exact.fingerprints import special_ids, tokenizer_of
 from tests.unit.diagnosing import (
     LOSSES,
@@ -235,6 +236,23 @@ def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:
     assert tokenizer_of(SimpleNamespace(data_collator=collator)) is collators
     assert tokenizer_of(SimpleNamespace(processing_class=own, data_collator=collator)) is own
     assert tokenizer_of(SimpleNamespace(data_collator=len)) is None
+
+
+@pytest.mark.parametrize(("size", "eos", "known"), [(4, 2, True), (3, 2, False), (9, 1, False)])
+def test_the_only_tokenizer_is_the_trainings_if_the_model_has_its_eos_and_size(
+    size: int, eos: int, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tokenizer:
+        eos_token_id, chat_template = 2, None
+        special_tokens_map: dict[str, str] = {}
+        get_vocab = staticmethod(lambda: {"a": 0, "b": 1, "<end>": 2, "c": 3})
+        __len__ = staticmethod(lambda: 4)
+
+    monkeypatch.setattr(fingerprints, "only_tokenizer", Tokenizer)
+    config = SimpleNamespace(vocab_size=size, eos_token_id=eos)
+    trainer = SimpleNamespace(model=SimpleNamespace(config=config))
+    assert ("tokenizer" in fingerprints.describe_data(trainer)) == known
+    assert "tokenizer" not in fingerprints.describe_data(SimpleNamespace(model=None))
 
 
 def test_without_a_tokenizer_the_models_config_knows_eos() -> None:
