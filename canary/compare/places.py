@@ -103,9 +103,18 @@ def changed_places(
     by_line = was.get("noted") == new.get("noted") == "lines"
     unseen = tuple(not_run(before, now, source.files if source else ()))
     if not by_line and not is_whole(now):  # Functions that no step called count as run before.
-        called_late = {(one.name, one.function): one for one in code if one.phase == SETUP}
-        unseen = tuple(one for one in called_late.values() if one.function not in ("", MODULE))
+        uncalled = {(one.name, one.function): one for one in code if one.phase == SETUP}
+        unseen = tuple(one for one in uncalled.values() if not _goes_on(one, new))
     return Places(tuple(ordered), idle, bool(was and new), by_line, unseen, _looked(before, now))
+
+
+def _goes_on(place: Place, code: Code) -> bool:
+    """Whether a place is in code of a module, or in a function that steps belong to."""
+    file = code.get("files", {}).get(place.name, {})
+    function = file.get("functions", {}).get(place.function)
+    if place.function in ("", MODULE) or function is None:
+        return True
+    return {*RanLines(file).phases(*function[:2])} > {SETUP}
 
 
 def _looked(before: RunRecord, now: RunRecord) -> int:

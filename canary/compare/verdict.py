@@ -11,6 +11,7 @@ from canary.compare.exact.length import LENGTH
 from canary.compare.exact.sides import show
 from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Verdict
+from canary.compare.rules.comparison import BOTH
 from canary.errors import counted
 
 NAMED_STAGES = {
@@ -292,7 +293,8 @@ def _pass_line(checks: Sequence[Check], same: str, imported: bool, same_program:
     passed = {check.name: check.message for check in checks if check.status == "pass"}
     timed = (name for name in SPEED if CHECKS[name].lane == "timing")
     speed = next((f"; {passed[name]}" for name in timed if name in passed), "")
-    warned = [check for check in checks if check.status == "warn"]
+    new = [check for check in checks if not check.message.endswith(BOTH)]
+    warned = [check for check in new if check.status == "warn"]
     worse = [check for check in warned if check.lane == "timing" and check.unjudged != "stalled"]
     if worse:
         others = len(warned) - 1

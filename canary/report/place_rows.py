@@ -67,9 +67,8 @@ def not_run(found: Comparison) -> str:
     every = f"{', '.join(others)} and {last}" if others else last
     if found.places.by_line:
         return f"{every} changed, and did not run in {look}: raise look_steps to compare {them}"
-    was = "were" if others else "was"
-    later = "if they run" if others else "if it runs"
-    return f"{every} changed, and {was} not seen to run in {look}: {later} later, raise look_steps"
+    only = "they run" if others else "it runs"
+    return f"{every} changed, and {look} did not call {them}: raise look_steps if {only} only later"
 
 
 def to_do(found: Comparison, remedy: str) -> str:

@@ -379,3 +379,15 @@ def test_where_lines_are_not_noted_functions_that_no_step_called_are_kept() -> N
         side.exact["code"]["noted"] = "functions"
     found = places(before, now, IDLE)
     assert [(one.line, one.function) for one in found.not_run] == [(50, "evaluate")]
+
+
+def test_a_function_that_the_steps_belong_to_is_not_one_that_no_step_called() -> None:
+    """Such as `main`, with the loop: on Python 3.11 its other lines count as set-up."""
+    before, now = (
+        run(train=file({"setup": "48-50", "data": "52"}, main=(48, 52, d))) for d in "ab"
+    )
+    for side in (before, now):
+        side.exact["code"]["noted"] = "functions"
+    found = places(before, now, IDLE)
+    assert found.ran
+    assert not found.not_run

@@ -173,11 +173,11 @@ def test_a_difference_with_a_place_names_only_that() -> None:
     assert "did not run" in render(nowhere, "text").splitlines()[1]
 
 
-def test_where_lines_are_not_noted_a_function_was_not_seen_to_run() -> None:
+def test_where_lines_are_not_noted_no_step_called_a_function() -> None:
     shown = replace(idle(1), verdict="pass")
     shown = replace(shown, places=replace(shown.places, by_line=False))
     line = render(shown, "text").splitlines()[1]
     assert line == (
-        "  lib/train.py:1 changed, and was not seen to run in the 12 compared steps: if it runs "
-        "later, raise look_steps"
+        "  lib/train.py:1 changed, and the 12 compared steps did not call it: raise look_steps if "
+        "it runs only later"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -244,7 +244,7 @@ def test_the_only_tokenizer_is_the_trainings_if_the_model_has_its_eos_and_size(
 ) -> None:
     class Tokenizer:
         eos_token_id, chat_template = 2, None
-        special_tokens_map: dict[str, str] = {}
+        special_tokens_map: ClassVar[dict[str, str]] = {}
         get_vocab = staticmethod(lambda: {"a": 0, "b": 1, "<end>": 2, "c": 3})
         __len__ = staticmethod(lambda: 4)
 
