@@ -266,6 +266,15 @@ def test_a_warning_passes_and_is_said() -> None:
     assert "worse but within the limit: median step time +5.0%" in found.first_line
 
 
+def test_what_a_rule_says_of_both_sides_is_not_in_the_line_of_a_pass() -> None:
+    clips = {"clips": 12, "empty": 12, "scaled": 0}
+    sides = [altered(side, "exact", "facts", to={"clips": clips}) for side in (HEALTHY, *STORED)]
+    found = compare_to_baseline(sides[0], sides[1:])
+    assert found.check("clip_takes_effect").status == "warn"
+    assert found.verdict == "pass"
+    assert "warning" not in found.first_line
+
+
 def test_one_run_on_both_sides_is_refused() -> None:
     with pytest.raises(InputError, match="on both sides"):
         compare_to_baseline(STORED[0], STORED)
