@@ -37,7 +37,7 @@ OWN = ("XDG_CACHE_HOME", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRI
 ROWS = ("HF_DATASETS_CACHE", "HF_MODULES_CACHE")
 """Also of a user's command: rows that its code prepared, and copies of a model's own code."""
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-"""With one of these, prepared data sets can only come from the shared cache."""
+"""With one of these, prepared datasets can only come from the shared cache."""
 DOWNLOADS = {
     "PIP_CACHE_DIR": ("pip", ("http*",)),
     "UV_CACHE_DIR": ("uv", ("archive-v*", "wheels-v*", "simple-v*", "flat-index-v*")),

@@ -188,7 +188,7 @@ def _exact_answer(
 ) -> Comparison:
     """If the looks differ, run that of the base again, to see what differs between equal runs."""
     if found.failed_checks and runs.head:
-        say("the looks differ; that of the base runs again, to see what differs in equal runs")
+        say("The looks differ. Running the base again to see whether it repeats itself.")
         again = launch("base")
         if again.status == "completed":
             found = judge(runs.head, [*runs.base, again], FAMILY_BUDGET)

@@ -24,6 +24,7 @@ from canary.machine.scratch import remove_left_scratches
 from canary.record.end_loss import END_LOSS
 from canary.record.types import RunRecord
 from canary.report.lines import wrapped
+from canary.report.numbers import amount
 from canary.runner.child_environment import require_training_stack
 
 PAIRS = 3
@@ -122,8 +123,8 @@ def _loss_gate(faulty: Comparison) -> list[str]:
         return []
     change = after / before - 1
     return [
-        f"A gate on the loss ({END_LOSS}) sees {before:.4f} -> {after:.4f} ({change:+.1%}) and "
-        f"{'passes' if change < USUAL_LOSS_GATE else 'fails'}.",
+        f"A gate on the loss ({END_LOSS}) sees {amount(before)} -> {amount(after)} ({change:+.1%}) "
+        f"and {'passes' if change < USUAL_LOSS_GATE else 'fails'}.",
         "",
     ]
 

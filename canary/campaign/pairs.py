@@ -265,7 +265,8 @@ class PairProgress:
         words = "CPU time per step" if clock.name == "cpu_time" else "median step time"
         known = f"between {signed_percent(low)} and {signed_percent(high)}"
         if high - low > TELLS_NOTHING:
-            known = TOO_NOISY
+            below = "the exact size is unclear, but it is below the limit"
+            known = below if clock.status == "pass" else TOO_NOISY
         after = f"after {counted(pairs, 'pair')}"
         self._say(
             f"        {bar(low, clock.delta_pct, high, clock.threshold)}\n"

@@ -30,7 +30,7 @@ from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_REGRESSION
 
 BaseConfig = Annotated[Path | None, typer.Argument(help="YAML file, read from each commit.")]
 HeadConfig = Annotated[
-    Path | None, typer.Argument(help="Another one for the head; then CONFIG is the base's.")
+    Path | None, typer.Argument(help="Config of the head; CONFIG is then that of the base.")
 ]
 Base = Annotated[str | None, typer.Option("--base", metavar="REF", help="Commit to compare with.")]
 Head = Annotated[
@@ -241,8 +241,7 @@ def demo(
     ] = Path(OUTPUT_DIR),
     verbose: AllChecks = False,
 ) -> None:
-    """Show that a harmless pull request passes and one with a silent fault fails. It takes about
-    100 s on two quiet cores."""
+    """Judge a harmless and a broken pull request. It takes about 100 s on two quiet cores."""
     from canary.campaign.demo import FAULT, demo_text, run_demo, typed_as
     from canary.report.lines import terminal_width
     from canary.report.pages import compared_in, leave_report

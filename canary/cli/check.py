@@ -53,7 +53,8 @@ def check(
         typer.Argument(metavar="[CONFIG | -- COMMAND]", help="A config, or your training command."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Compare a resumed training with one that went on.")
+        bool,
+        typer.Option("--resume", help="Compare a resumed training with an uninterrupted one."),
     ] = False,
     workers: Annotated[
         int | None,

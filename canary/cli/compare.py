@@ -61,7 +61,7 @@ def compare(
     accept: Accept = None,
     verbose: AllChecks = False,
 ) -> None:
-    """Say whether the current runs got worse than the baseline."""
+    """Say whether the current runs are worse than the baseline."""
     from canary.compare.paths import compared_paths
     from canary.report.bisect_hint import hint_of, known_of
     from canary.report.pages import leave_report

@@ -12,6 +12,7 @@ from canary.compare.checks import CHECKS
 from canary.compare.exact.lane import exact_lane, most_different, newest_looked
 from canary.compare.memory import memory_checks
 from canary.compare.report import Check, CheckStatus, Numbers
+from canary.compare.rules import RULES
 from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import Thresholds
@@ -74,11 +75,17 @@ def with_missing_checks(
         for name, check in expected[having].items():
             if name not in found:
                 title = CHECKS[name].title if name in CHECKS else name
-                words = f"{title}: {MISSING} {record.run_id}"
+                words = f"{title}: {MISSING} {record.run_id}{_why_not(name, record)}"
                 missing[name] = without_values(check, "inconclusive", words)
     failed = {check.name for check in checks if check.failed}
     kept = [check for check in checks if check.name not in missing or check.name in failed]
     return [*kept, *(check for name, check in missing.items() if name not in failed)]
+
+
+def _why_not(name: str, record: RunRecord) -> str:
+    """Return why a rule was not checked, as the end of a sentence; empty for other checks."""
+    said = next((rule.judge(record) for rule in RULES if rule.id == name), None)
+    return f": {said.words}" if said is not None and said.status == "not asked" else ""
 
 
 def without_values(check: Check, status: CheckStatus, message: str) -> Check:

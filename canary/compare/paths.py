@@ -201,7 +201,7 @@ def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thre
         raise ConfigError(f"thresholds in {source} must be a section")
     limits = limits_of(section, source)
     changed = any(key != "base_tier" and section[key] is not None for key in section)
-    extra = " with limits from the config" if changed else ""
+    extra = ", some overridden in the config" if changed else ""
     return limits, f"{section.get('base_tier') or 'default'}{extra}"
 
 

@@ -337,7 +337,7 @@ def _of_hunk(
 
 def _likelihood(phase: str, phases: Sequence[str]) -> tuple[bool, int]:
     """Return whether a phase comes late, and its position. `setup` does if a phase of a step says
-    more: all but the initial model and the data set come from steps."""
+    more: all but the initial model and the dataset come from steps."""
     late = phase == SETUP and phases[0] != SETUP
     return late, phases.index(phase) if phase in phases else len(phases)
 

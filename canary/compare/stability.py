@@ -12,6 +12,7 @@ from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.thresholds import Thresholds
 from canary.errors import counted
+from canary.record.digits import significant
 from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import shown
 from canary.record.metric_names import QUANTITIES, Quantity
@@ -158,14 +159,14 @@ def _final_loss(current: Records, baseline: Records, thresholds: Thresholds) -> 
     before, broken = statistics.median(known) if known else None, _broken_end(current)
     if before is None or (broken is None and (after is None or before <= 1e-6)):
         return check_of(name, "skip", "no finite losses above zero to compare")
-    words = f"{CHECKS[name].title} {before:.4g} -> "
+    words = f"{CHECKS[name].title} {significant(before)} -> "
     if broken is not None or after is None:
         words += f"{shown(broken or '')}: not finite at the end"
         numbers = Moved(baseline=before, current=broken, delta=math.inf, delta_pct=None)
         return check_of(name, "fail", words, **numbers, threshold=limit)
     rise = 100 * (after / before - 1)
     status: CheckStatus = "pass"
-    words += f"{after:.4g}"
+    words += significant(after)
     if rise > limit:
         status, words = "fail", f"{words}: the model learns worse"
     elif rise < -thresholds.max_final_loss_drop_pct:
@@ -194,12 +195,12 @@ def _gradient_explosion(current: Records, baseline: Records, limit: float) -> Ch
     if after is None or not before or not math.isfinite(before):
         return check_of(name, "skip", "no gradient norms to compare")
     failed = after / before > limit
-    found, numbers = f"{after:.4g}", change(before, after)
+    found, numbers = significant(after), change(before, after)
     if not math.isfinite(after):
         broken = next(str(norm) for norm in norms[1] if not math.isfinite(norm))
         found = shown(broken)
         numbers = Moved(baseline=before, current=broken, delta=math.inf, delta_pct=None)
-    words = f"{CHECKS[name].title} {before:.4g} -> {found}"
+    words = f"{CHECKS[name].title} {significant(before)} -> {found}"
     words += f", limit {limit:g} times the baseline" if failed else ""
     status: CheckStatus = "fail" if failed else "pass"
     return check_of(name, status, words, **numbers, threshold=limit, scale="x")
@@ -254,7 +255,8 @@ def _judged(
         return check_of(name, "skip", f"the baseline's {name} does not vary")
     worse = after / unit if scale == "x" else (before - after) / unit
     status: CheckStatus = "fail" if worse > limit else "pass"
-    words = f"{CHECKS[name].title} {before:.4g} -> {after:.4g}{_steps_left_out(sides)}"
+    words = f"{CHECKS[name].title} {significant(before)} -> {significant(after)}"
+    words += _steps_left_out(sides)
     if worse > limit:
         words += ": blow-up" if scale == "x" else f", a drop of {worse:.3g} {scale}: collapse"
     elif quantity.too_good and -worse > SUSPICIOUS * limit:

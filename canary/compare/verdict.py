@@ -163,7 +163,7 @@ def _changed_line(found: Comparison) -> str:
 
 
 IN_WORDS = {
-    "data": "the data set differs",
+    "data": "the dataset differs",
     "batches": "batches differ",
     "model": "the initial model differs",
     "first_loss": "the loss differs",

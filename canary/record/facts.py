@@ -153,7 +153,7 @@ class NewTokens(TypedDict):
     """Whether neither embeddings nor head train, and the new rows are as they were made."""
     rows: int
     rows_with: int
-    """Rows of the data set with such a token, of those that were searched."""
+    """Rows of the dataset with such a token, of those that were searched."""
 
 
 class TextFacts(TypedDict, total=False):
@@ -161,7 +161,7 @@ class TextFacts(TypedDict, total=False):
 
     new_tokens: NewTokens
     rows_read: int
-    """Rows of the data set whose ends were compared with the chat template."""
+    """Rows of the dataset whose ends were compared with the chat template."""
     rows_open: int
     """Those that end with the start of another answer."""
 

@@ -45,6 +45,8 @@ WHY = "Likely cause"
 NOT_FOUND = "Cause not found"
 WHY_UNDECIDED = "Possible cause, if it is worse"
 TOO_NOISY = "too noisy to tell"
+BELOW_LIMIT = "unclear, below limit"
+"""Instead, if even the worst end of the interval is below the limit."""
 TELLS_NOTHING = 100.0
 """A wider interval, in percent of the baseline, is useless to a reader."""
 
@@ -256,7 +258,7 @@ def row_of(check: Check) -> CheckRow:
             change = f"~ {change}"
     interval = ""
     if _too_wide(check):
-        interval = TOO_NOISY
+        interval = BELOW_LIMIT if check.status == "pass" else TOO_NOISY
     elif check.interval is not None:
         low, high = check.interval
         unit = "" if check.scale == "%" else f" {check.scale}"
@@ -313,7 +315,9 @@ def _limit_of(check: Check) -> str:
     """Return a check's limit; a gate's number as it was written."""
     value = _unsigned(check.threshold, check)
     if value is None or not is_metric_gate(check.name):
-        return _limit(value, check.scale)
+        # A value that is no ratio itself has a limit in times the baseline.
+        of_baseline = check.scale == "x" and check.unit != "x"
+        return _limit(value, "x baseline" if of_baseline else check.scale)
     if check.scale == "%":
         written = f"{value:.10g}%"
         # The spread of a history gives more digits than anyone writes.

@@ -1,16 +1,16 @@
-"""docs/diagnosis.md shows what canary compare prints, and its examples run."""
+"""docs/diagnosis.md shows what canary compare prints, and the example of a cause runs."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from canary.cli import main
 from canary.compare.diagnosis.suspects import RegressionCategory
+from tests.contract.pages import examples
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "diagnosis.md"
@@ -35,13 +35,10 @@ def test_the_answer_is_what_compare_prints(
     assert found[2] == block
 
 
-def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_a_cause_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "diagnosis.md", "exec"), names)
+    (block,) = examples(ROOT / "CONTRIBUTING.md", "python")
+    exec(compile(block, "CONTRIBUTING.md", "exec"), {})
 
 
 def test_every_category_is_in_the_table() -> None:

@@ -1,4 +1,4 @@
-"""What is learned: the data set, its tokens, and the batches."""
+"""What is learned: the dataset, its tokens, and the batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canary.compare.report import Difference
 from canary.record.exact import Micro, TokenCount
 
 PRINT = "print ids, labels and attention mask of one row of the first batch on both sides"
-PREPARED = "compare data set revision, collator, truncation, packing, shuffling and seed"
+PREPARED = "compare dataset revision, collator, truncation, packing, shuffling and seed"
 ORDER = "compare seed, sampler, shuffling and the random numbers of data workers"
 DRAWN = "compare what draws random numbers: for a row, for the order, in an evaluation or a log"
 PARTED = "Other code may have drawn random numbers before"
@@ -87,7 +87,7 @@ def _micro(facts: Facts) -> list[tuple[Micro, Micro]]:
 def _of_eos(facts: Facts) -> str:
     was, now = facts.exact_counts("eos_labels")[0]
     how = "no longer appended" if now == 0 else ("dropped" if now < was else "added")
-    return f"the end-of-sequence token is {how}: {was:,} -> {now:,}"
+    return f"EOS is {how}: {was:,} -> {now:,} labels"
 
 
 def _of_other_size(facts: Facts) -> str:
@@ -155,7 +155,7 @@ def _same_texts(facts: Facts) -> object:
 
 
 def _done_in(facts: Facts) -> str:
-    """Return the count: calls in each step, or passes over the data set."""
+    """Return the count: calls in each step, or passes over the dataset."""
     calls = facts.rose("tokenizer_calls")
     steps = max((launch.steps for launch in facts.now.launches), default=1)
     in_steps = calls is not None and not facts.rose("dataset_maps") and (calls.delta or 0) >= steps
@@ -220,7 +220,7 @@ def _other_source(facts: Facts) -> str:
 
 
 def _sequences(facts: Facts) -> str:
-    """Say how the sequences differ, and whether their data set does."""
+    """Say how the sequences differ, and whether their dataset does."""
     was, now = facts.exact_counts("input_tokens")[0]
     words = "the training steps get different sequences"
     if abs(now - was) > 0.1 * was > 0:
@@ -233,7 +233,7 @@ def _sequences(facts: Facts) -> str:
     if found is None or facts.batches.shared >= SOME:
         return words
     of = f" ({found.detail})" if found.signal == "rows" else ""
-    return f"{words}. The data set is another one too, or is prepared in another way{of}"
+    return f"{words}. The dataset is another one too, or is prepared in another way{of}"
 
 
 def _from_step(facts: Facts) -> int:
@@ -255,7 +255,7 @@ ROWS = (
         "the same text, but for spaces and line breaks, gives different tokens", FORMAT,
         strength=0.94, group="ids"),
     Row(C.TOKENIZATION, lambda f: [c for c in (f.rose("dataset_maps"), f.rose("tokenizer_calls"))
-        if c], lambda f: ("passes over the data set are no longer found in the cache"
+        if c], lambda f: ("passes over the dataset are no longer found in the cache"
         if f.rose("dataset_maps") else "the tokenizer is called more often"),
         ("look at the function given to Dataset.map: state and open objects cannot be hashed",
         "count the calls of the tokenizer in the collator"), strength=0.93, sign=_done_in),
@@ -267,11 +267,11 @@ ROWS = (
         "the training steps get different tokens", (PRINT, PREPARED), strength=0.75,
         group="batches"),
     _data(lambda f: f.batches.same_rows and _labels_gone(f),
-        "the same rows lost labels: {label_tokens}, of these end of sequence {eos_labels}",
+        "the same rows lost labels: {label_tokens}, of these EOS {eos_labels}",
         "count the rows of a batch without any label"),
     _data(lambda f: f.batches.same_rows and more(f, "eos_labels") < 0,
-        "the end-of-sequence labels are masked: {eos_labels}",
-        "compare the ids of padding and of end of sequence, and what masks the labels"),
+        "the EOS labels are masked: {eos_labels}",
+        "compare the ids of padding and EOS, and what masks the labels"),
     _data(lambda f: f.batches.same_rows and more(f, "label_tokens"),
         "the loss covers different tokens: {label_tokens} label tokens"),
     _data(lambda f: f.batches.same_rows, "masks or labels differ for the same sequences"),
@@ -282,11 +282,11 @@ ROWS = (
         f"in another order from step {_from_step(f)} on. {PARTED}", DRAWN, ORDER),
     _data(lambda f: f.batches.same_multiset, "the same sequences come in another order", ORDER),
     _data(_other_mask, _mask, "compare what makes the attention mask, and the id of padding"),
-    _data(_eos_alone, _of_eos, "look where end of sequence is added, cut off or masked"),
+    _data(_eos_alone, _of_eos, "look where EOS is added, cut off or masked"),
     _data(lambda f: f.batches.in_place < SOME <= f.batches.shared,
         "different rows of the same data are used", ORDER),
     _data(lambda f: f.exact_counts("eos_labels")[0][1] == 0 > more(f, "eos_labels"),
-        "the sequences differ and have no end-of-sequence label: {eos_labels}"),
+        "the sequences differ and have no EOS label: {eos_labels}"),
     _data(lambda f: f.batches.shared < SOME and _other_source(f),
         lambda f: f"the data comes from another source: {_other_source(f)}"),
     _data(_from_step, lambda f: f"{_sequences(f)}, from step {_from_step(f)} on. {PARTED}", DRAWN),
@@ -294,11 +294,11 @@ ROWS = (
     _data(lambda f: True, _sequences),
     Row(C.DATA, lambda f: (f.rewards_read_other_data and [f.difference("data", "dataset_sha256"),
         f.rollout_signal]),
-        "the prompts are equal, but data set columns that the rewards read differ",
+        "the prompts are equal, but dataset columns that the rewards read differ",
         ("compare the columns that the reward functions read: answers, labels, references",)),
     Row(C.DATA, lambda f: f.entry == "data" and not entered(f)
         and f.difference("data", "dataset_sha256"),
-        "the data set differs, but not in the rows that the look used",
-        ("compare the data set's revision and preparation",), strength=0.5),
+        "the dataset differs, but not in the rows that the look used",
+        ("compare the dataset's revision and preparation",), strength=0.5),
 )
 # fmt: on

@@ -182,7 +182,7 @@ ROWS = (
         ("compare the step times of the ranks: one slow rank makes all others wait",), 0.85,
         "ranks_wait"),
     Row(C.IO, phase_of("evaluation"), "evaluation during training takes longer",
-        ("compare eval_strategy, eval_steps, the evaluation data set and its batch size",), 0.85,
+        ("compare eval_strategy, eval_steps, the evaluation dataset and its batch size",), 0.85,
         "evaluation"),
     Row(C.IO, _written, "training writes more to disk", DISK, 0.94, "files_written", group="files"),
     Row(C.IO, phase_of("checkpoint", "logging"), lambda f:
@@ -190,7 +190,7 @@ ROWS = (
         "logging"), group="files"),
     Row(C.DATALOADER, lambda f: f.entry not in ("data", "batches") and f.grown_phase("data"),
         "training waits longer for its batches",
-        ("profile the collator and the data set's __getitem__", "compare dataloader_num_workers"),
+        ("profile the collator and the dataset's __getitem__", "compare dataloader_num_workers"),
         0.92, "data"),
     # The first share that grew speaks; the next ones follow from it (a held lock makes waits).
     _host(_of_share("gil_contention", "time that training may have waited for the GIL", 0.10),

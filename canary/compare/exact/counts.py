@@ -14,6 +14,7 @@ from canary.compare.checks import CHECKS, check_of, sides_with
 from canary.compare.exact.inputs_stages import is_rollout, same_size
 from canary.compare.report import Check, CheckStatus, Difference
 from canary.compare.thresholds import Thresholds
+from canary.record.digits import SHORTENED_FROM, significant
 from canary.record.exact import Exact, LiveMemory, Micro, Work
 from canary.record.types import RunRecord
 
@@ -144,7 +145,7 @@ def _of_other_data(found: Counted, baseline: RunRecord, current: RunRecord) -> s
     data = f"step {step} trains on other data: {', '.join(sizes) or 'other lengths'}"
     if not found.delta:
         return data
-    return f"{found.row.words}: {found.baseline:,.6g} -> {found.current:,.6g}, but {data}"
+    return f"{found.row.words}: {_shown(found.baseline)} -> {_shown(found.current)}, but {data}"
 
 
 def _rows(micro_batches: Iterable[Micro]) -> int:
@@ -289,7 +290,7 @@ def _check(item: Counted) -> Check:
         size += f", limit {limit if item.limit_pct is None else f'{item.limit_pct:g}%'}"
     if item.harmless and status == "warn":
         size += f"; {item.harmless}"
-    same = "equal" if delta == 0 else f"{base:,.6g} -> {item.current:,.6g} ({size})"
+    same = "equal" if delta == 0 else f"{_shown(base)} -> {_shown(item.current)} ({size})"
     return check_of(
         row.name,
         status,
@@ -304,8 +305,15 @@ def _check(item: Counted) -> Check:
     )
 
 
+def _shown(count: float | None) -> str:
+    """Return a count as text: in full, and shortened from 10 million on."""
+    if count is None:
+        return "-"
+    return significant(count, 6) if abs(count) >= SHORTENED_FROM else f"{count:,.6g}"
+
+
 def _difference(item: Counted, baseline: RunRecord, current: RunRecord) -> Difference:
-    detail = f"{item.row.words} {item.baseline:,.6g} -> {item.current:,.6g}"
+    detail = f"{item.row.words} {_shown(item.baseline)} -> {_shown(item.current)}"
     if item.row.name in ("operators", "host_reads"):
         detail += _operators_that_differ(baseline, current)
     return Difference(

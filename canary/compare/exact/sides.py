@@ -56,6 +56,8 @@ def number_difference(
     relative, scale = of_baseline(was, now, floor)
     size = size_words(relative, scale) if math.isfinite(relative) else "not finite"
     size = "missing on one side" if was is None or now is None else size
+    if size.endswith("%"):
+        size = f"{'-' if now < was else '+'}{size}"
     detail = f"{words} {show(was)} -> {show(now)} ({size})"
     return learned(stage, signal, was, now, detail, relative=relative, scale=scale)
 

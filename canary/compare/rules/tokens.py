@@ -103,7 +103,8 @@ def rows_have_labels(record: RunRecord) -> Answer:
     place = next((f"micro-batch {at}" for at, count in enumerate(empty, start=1) if count), "")
     doubt = "the other rows have labels: are these cut before their answers?"
     lost = sum(empty)
-    return answer(words, broken=bool(lost), size=lost, value=lost, place=place, doubt=doubt)
+    value = f"{lost} of {rows} empty"
+    return answer(words, broken=bool(lost), size=lost, value=value, place=place, doubt=doubt)
 
 
 @rule(
@@ -228,7 +229,7 @@ def _are_whole(micro: Sequence[Micro]) -> bool:
 @rule(
     "closed_turns",
     "conversations end with an answer",
-    "a data set with input_ids, and a chat template with a start of answers",
+    "a dataset with input_ids, and a chat template with a start of answers",
     "render what is trained on without add_generation_prompt=True",
     "https://github.com/Goekdeniz-Guelmez/mlx-lm-lora/pull/83",
 )
@@ -237,7 +238,7 @@ def closed_turns(record: RunRecord) -> Answer:
     texts = record.exact.get("facts", {}).get("texts", {})
     read, opened = texts.get("rows_read", 0), texts.get("rows_open", 0)
     if not read:
-        return only_for("data sets of token ids beside a chat template")
+        return only_for("datasets of token ids beside a chat template")
     words = f"{opened} of {read} rows end with the start of an answer, and none follows"
     doubt = "" if 2 * opened > read else "are these cut?"
     return answer(words, broken=bool(opened), size=opened, value=opened, doubt=doubt)
@@ -246,7 +247,7 @@ def closed_turns(record: RunRecord) -> Answer:
 @rule(
     "new_tokens_train",
     "embeddings of added tokens train",
-    "a command that calls resize_token_embeddings, and a data set with input_ids",
+    "a command that calls resize_token_embeddings, and a dataset with input_ids",
     "name the embeddings and the head in modules_to_save, or the tokens in trainable_token_indices",
     "https://huggingface.co/docs/peft/developer_guides/lora",
 )
@@ -256,11 +257,13 @@ def new_tokens_train(record: RunRecord) -> Answer:
     seen = record.exact.get("facts", {}).get("texts", {}).get("new_tokens")
     if not seen or not seen["rows_with"]:
         return only_for("rows with tokens that resize_token_embeddings added")
-    words = f"{seen['rows_with']} of {seen['rows']} rows have tokens from {seen['first']} on"
+    words = (
+        f"{seen['rows_with']} of {seen['rows']} rows use added tokens (id {seen['first']} and up)"
+    )
     if not seen["frozen"]:
-        return holds(f"{words}, whose embeddings train or were set")
+        return holds(f"{words} whose embeddings train or were set")
     return answer(
-        f"{words}, whose embeddings are frozen as they were made",
+        f"{words} whose embeddings never train",
         broken=True,
         size=seen["rows_with"],
         value=seen["rows_with"],

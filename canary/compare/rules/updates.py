@@ -35,7 +35,7 @@ def gradients_start_empty(record: RunRecord) -> Answer:
     if not left:
         return holds(f"the gradients of {total} updates were gone before the next one")
     return answer(
-        f"{left} of {total} updates added their gradients to those of the update before",
+        f"{left} of {total} updates reused gradients of the update before",
         broken=True,
         size=left,
         place="update 2" if not emptied else "",

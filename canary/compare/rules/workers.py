@@ -52,12 +52,12 @@ def without_workers(record: RunRecord, kind: str) -> Answer:
 @rule(
     "worker_draws",
     "each data worker draws its own random numbers",
-    "a data set with __getitem__, whose workers draw in each of their first fetches",
+    "a dataset with __getitem__, whose workers draw in each of their first fetches",
     "make the generator in the worker, from the seed of torch.utils.data.get_worker_info()",
     "https://docs.pytorch.org/docs/stable/notes/faq.html#my-data-loader-workers-return-identical-random-numbers",
 )
 def worker_draws(record: RunRecord) -> Answer:
-    """Workers are copies of one process, with copies of the data set's generators. Torch gives new
+    """Workers are copies of one process, with copies of the dataset's generators. Torch gives new
     seeds only to its own generator and to those of `random` and `numpy.random`."""
     found = loaders(record, stream=False)
     if not found:
