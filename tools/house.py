@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 71_730,
+    "lines of canary": 71_740,
     "lines of tests": 64_620,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
@@ -40,7 +40,7 @@ LIMITS = {
     "lines of canary/training": 18_000,
     "lines of canary/trends": 1_230,
     "files too long": 0,
-    "functions too long": 1,
+    "functions too long": 0,
     "pages": 25,
     "kB of pages": 242,
     "verbs": 18,

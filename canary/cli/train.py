@@ -134,6 +134,14 @@ def exec_(
     sys.exit(code)  # a command may end with 130, which typer's own Exit uses for Ctrl-C
 
 
+MachineType = Annotated[
+    str | None,
+    typer.Option(
+        "--machine", metavar="NAME", help="Machine type that trained; histories are per type."
+    ),
+]
+
+
 def import_(
     source: Annotated[
         Path | None, typer.Argument(metavar="SOURCE", help="What the training left.")
@@ -157,12 +165,7 @@ def import_(
         str | None,
         typer.Option("--name", metavar="NAME", help="Name of the canary [the framework's]."),
     ] = None,
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            "--machine", metavar="NAME", help="Machine type that trained; histories are per type."
-        ),
-    ] = None,
+    machine: MachineType = None,
     run: Annotated[
         str | None,
         typer.Option(

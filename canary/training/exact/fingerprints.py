@@ -109,8 +109,8 @@ def text_tokenizer(trainer: Any) -> Any:
 
 
 def _known_tokenizer(trainer: Any) -> Any:
-    """Return the tokenizer of the trainer, or the only one of this process if the model's config
-    has its size and its EOS; None without."""
+    """Return the trainer's tokenizer; None without. It may be the only one of this process, if the
+    model's config has its size and its EOS."""
     found = tokenizer_of(trainer)
     if found is None and (only := only_tokenizer()) is not None:
         config = getattr(getattr(trainer, "model", None), "config", None)
