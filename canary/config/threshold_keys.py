@@ -101,9 +101,7 @@ class Thresholds(BaseModel):
         description="Token positions that enter the model per step, generation included.",
     )
     max_host_reads_increase: int = Field(
-        1,
-        ge=0,
-        description="Tensor values read by Python (`.item()`) per micro-batch, on a CPU if set.",
+        1, ge=0, description="Tensor values read by Python (`.item()`) per micro-batch."
     )
     max_collectives_increase: int = Field(0, ge=0, description="Collective operations per step.")
     max_recompiles_increase: int = Field(

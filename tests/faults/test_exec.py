@@ -18,8 +18,6 @@ from tests.integration.exec.user_scripts import PYTHON, sft_script, watched, wri
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
 STEPS = 36
-READS = ("--set", "thresholds.max_host_reads_increase=1")
-"""On a CPU they are judged only if a config asks for it."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ class Scripts:
         folder = self._root / str(number)
         write_data(folder)
         sft_script(folder, steps=STEPS, before=before)
-        done = watched(folder, PYTHON, "train.py", options=("--name", "own", *READS))
+        done = watched(folder, PYTHON, "train.py", options=("--name", "own"))
         assert done.code == 0, done.err
         return done.record()
 

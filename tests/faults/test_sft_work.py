@@ -32,7 +32,6 @@ def compute_loss(*args, **kwargs):
 trainer.compute_loss = compute_loss
 """,
     cause="kernel",
-    config={"thresholds": {"max_host_reads_increase": 1}},
     stage="work",
     signals=("host_reads",),
     telling=("host_reads",),

@@ -41,8 +41,6 @@ class Counted:
     quiet_below: float = 0.0
     why_not: str = ""
     """Reason to skip."""
-    harmless: str = ""
-    """Reason why a rise never fails."""
 
     @property
     def delta(self) -> float | None:
@@ -103,17 +101,12 @@ def _in_step(found: Counted, baseline: RunRecord, current: RunRecord) -> Counted
 
 
 def _host_reads(found: Counted, baseline: RunRecord, current: RunRecord) -> Counted:
-    """Allow the reads of added micro-batches: one new read per micro-batch fails, fewer warn. On a
-    CPU nothing waits for a read: there only a limit that the config itself sets is judged."""
+    """Allow the reads of added micro-batches: one new read per micro-batch fails, fewer warn."""
     step = _work(current.exact).get("step", 1)
     was_cut, now_cut = (max(1, len(_micro(side, step))) for side in (baseline, current))
     found = _in_step(found, baseline, current)
     further = max(0, now_cut / was_cut - 1) * (found.baseline or 0)
-    own = (current.config.get("thresholds") or {}).get("max_host_reads_increase")
-    on_cpu = current.env.get("device", {}).get("type") == "cpu"
-    harmless = "on a CPU, no read waits for a device" if on_cpu and own is None else ""
-    limit = further + max(0, found.limit * now_cut - 1)
-    return replace(found, limit=limit, harmless=harmless)
+    return replace(found, limit=further + max(0, found.limit * now_cut - 1))
 
 
 def _micro(record: RunRecord, step: int) -> list[Micro]:
@@ -280,7 +273,7 @@ def _check(item: Counted) -> Check:
         reason = item.why_not or f"{row.words}: counted {sides_with(*sides)}"
         return check_of(row.name, "skip", reason)
     status: CheckStatus = "warn" if delta > item.quiet_below else "pass"
-    if delta > item.limit and not item.harmless:
+    if delta > item.limit:
         status = "fail"
     base = item.baseline or 0.0
     pct = 100 * delta / base if base > 0 else None
@@ -288,8 +281,6 @@ def _check(item: Counted) -> Check:
     if status == "fail":
         limit = f"{item.limit:+,.6g} {row.unit.partition('/')[0]}".rstrip()
         size += f", limit {limit if item.limit_pct is None else f'{item.limit_pct:g}%'}"
-    if item.harmless and status == "warn":
-        size += f"; {item.harmless}"
     same = "equal" if delta == 0 else f"{_shown(base)} -> {_shown(item.current)} ({size})"
     return check_of(
         row.name,

@@ -50,7 +50,6 @@ def test_the_differences_begin_at_the_environment_and_end_in_the_losses(
 def test_more_work_without_an_upgrade_is_a_regression() -> None:
     before, after = on("0.29.1"), on("1.0.0")
     after.env = before.env
-    after.config["thresholds"] |= {"max_host_reads_increase": 1}
     found = compare_to_baseline(after, [before])
     assert found.verdict == "regression"
     assert found.check("first_loss").status == "changed"

@@ -48,7 +48,6 @@ def test_what_one_side_imported_accepts_no_further_work() -> None:
     reads = FAULT.exact["work"]["host_reads"]
     current = altered(FAULT, "exact", "work", "host_reads", to=reads + 100)
     current = altered(current, "config", "learning_rate", to=1.0)
-    current = altered(current, "config", "thresholds", "max_host_reads_increase", to=1)
     assert compared(with_packages(current, planted="1")).check("host_reads").status == "fail"
     upgraded = compared(with_packages(current, planted="2"), with_packages(BEFORE, planted="1"))
     assert upgraded.check("host_reads").status == "changed"
