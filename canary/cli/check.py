@@ -70,7 +70,7 @@ def check(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Ask whether a training is right, without a baseline."""
+    """Check whether a training is right, without a baseline."""
     from canary.campaign.check import Checks, checked, compared_ways
     from canary.compare.rules import answers
     from canary.report.lines import terminal_width

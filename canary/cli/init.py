@@ -95,7 +95,7 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write a config, or the workflow that gates pull requests and the next steps."""
+    """Write a config, or a workflow that gates pull requests."""
     from canary.gate.init import default_branch, require_root, write
     from canary.gate.workflows import HOSTED, checked
 

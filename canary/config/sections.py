@@ -144,8 +144,8 @@ class SpeedConfig(Strict):
 
 
 class CheckConfig(Strict):
-    """The rules that are asked of each run."""
+    """The rules that each run is checked against."""
 
     disable: tuple[str, ...] = Field(
-        (), strict=False, description="Rules that are not asked, a list ([check.md](check.md))."
+        (), strict=False, description="Rules that are skipped, a list ([check.md](check.md))."
     )
