@@ -161,7 +161,8 @@ def test_one_more_call_of_the_model_is_no_other_batch() -> None:
     other = changed(after, *seen("trajectory", losses=later(LOSSES, 2)))
     found = compare_to_baseline(other, before, gates=())
     top = found.diagnosis.top_suspect
-    assert found.first_difference is not None and top is not None
+    assert found.first_difference is not None
+    assert top is not None
     assert (found.first_difference.stage, top.category) == ("trajectory", "objective")
     assert "the loss of step 2 differs" in top.description
 
