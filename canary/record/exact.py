@@ -95,6 +95,11 @@ class Micro(TypedDict, total=False):
     """Hash of the integer tensors that entered the model, if a `DataLoader` yielded the batch."""
     fed_floats_sha256: str
     """The same of the floats."""
+    earlier_calls: int
+    """Calls of the model before the last one of the same backward, in a loop without a
+    `DataLoader`: the micro-batch is what entered the last one."""
+    earlier_sha256: str
+    """Hash of what entered them."""
     unseen: list[str]
     """What of the batch was not hashed, by name; `labels` if the loss was computed outside of the
     model, and only what entered the model was seen. Missing in records of older versions."""

@@ -10,7 +10,7 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.exact.inputs_stages import CHANGED_BEFORE_MODEL
+from canary.compare.exact.inputs_stages import CHANGED_BEFORE_MODEL, EARLIER
 from canary.compare.report import Difference
 from canary.record.exact import Micro, TokenCount
 
@@ -263,6 +263,10 @@ ROWS = (
         "the loop changes the batch between the DataLoader and the model",
         ("compare the lines of the loop between the DataLoader and the model's call", PRINT),
         strength=0.95, group="batches"),
+    Row(C.DATA, lambda f: f.difference("batches", EARLIER) and entered(f),
+        "other values enter the model in calls before the last one of a backward",
+        ("compare what enters each call of the model in the first step on both sides",),
+        strength=0.92, group="batches"),
     Row(C.DATA, lambda f: not f.batches.known and entered(f),
         "the training steps get different tokens", (PRINT, PREPARED), strength=0.75,
         group="batches"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from math import prod
 from typing import Any, Literal
 
@@ -66,7 +67,7 @@ def batch_differences(sides: Sides) -> list[Difference]:
     """
     before, after = sides.read(lambda exact: exact.get("batches", []))
     common = min(len(before), len(after))
-    differing = [step for step in range(common) if _hashes(before[step]) != _hashes(after[step])]
+    differing = [step for step in range(common) if _others(before[step], after[step])]
     if not differing:
         return _fed_differences(before[:common], after[:common])
     first = differing[0]
@@ -74,11 +75,7 @@ def batch_differences(sides: Sides) -> list[Difference]:
         same_rows(before[s], after[s]) and cut_otherwise(before[s], after[s]) for s in differing
     ):
         return [_cut(before[:common], after[:common], first, len(differing))]
-    micro = sum(
-        max(len(before[s]), len(after[s]))
-        - sum(a == b for a, b in zip(_hashes(before[s]), _hashes(after[s]), strict=False))
-        for s in differing
-    )
+    micro = sum(len(_others(before[step], after[step])) for step in differing)
     signal, was, now, detail = _described(before[:common], after[:common], first)
     stage = "batches"
     if first > 0 and is_rollout(sides.current):
@@ -144,8 +141,21 @@ def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
     )
 
 
-def _hashes(step: Sequence[Micro]) -> list[str | None]:
-    return [micro.get("sha256") for micro in step]
+EARLIER: Literal["earlier_sha256"] = "earlier_sha256"
+"""The signal of equal batches before which the model was called with other values."""
+
+
+def _others(before: Sequence[Micro], after: Sequence[Micro]) -> list[tuple[Micro, Micro]]:
+    """Return the micro-batches of a step that differ; one that a side lacks is empty."""
+    pairs = zip_longest(before, after, fillvalue=Micro())
+    return [(was, now) for was, now in pairs if _other(was, now)]
+
+
+def _other(was: Micro, now: Micro) -> bool:
+    """Whether other values entered the model. More or fewer calls with them are work."""
+    as_often = was.get("earlier_calls") == now.get("earlier_calls")
+    earlier = as_often and was.get(EARLIER) != now.get(EARLIER)
+    return was.get("sha256") != now.get("sha256") or earlier
 
 
 def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, str]:
@@ -160,8 +170,13 @@ def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, 
         key, was, now = totals[0]
         words = ", ".join(f"{k.replace('_', ' ')} {a:,} -> {b:,}" for k, a, b in totals)
         return key, was, now, f"{words} over {len(before)} steps, {place}"
-    was, now = (short(_hashes(side[first])[0]) for side in (before, after))
-    return "sha256", was, now, f"{_without_counts(before, after)}, {place}"
+    pairs = [pair for steps in zip(before, after, strict=True) for pair in _others(*steps)]
+    same = all(was.get("sha256") == now.get("sha256") for was, now in pairs)
+    signal: Literal["sha256", "earlier_sha256"] = EARLIER if same else "sha256"
+    sides = ([short(micro.get(signal)) for micro in pair] for pair in pairs)
+    was, now = next(pair for pair in sides if pair[0] != pair[1])
+    words = "other values in the calls before the last" if same else _without_counts(before, after)
+    return signal, was, now, f"{words}, {place}"
 
 
 def _without_counts(before: Steps, after: Steps) -> str:

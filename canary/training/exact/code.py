@@ -58,7 +58,7 @@ def ran_code(notes: RanCode = RAN) -> Code:
     files: dict[str, FileCode] = {}
     for file in dict.fromkeys((*notes.lines, *notes.calls, *loaded)):
         path = Path(file).absolute()
-        name = _shown(path)
+        name = in_repository(path)
         lines, calls = notes.lines.get(file, {}), notes.calls.get(file, {})
         # RecursionError: some generated code is too deep to describe.
         with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError):
@@ -84,7 +84,7 @@ def _loaded(path: Path, _: int) -> FileCode:
     return _described(_parsed(path), {}, {})
 
 
-def _shown(path: Path) -> str | None:
+def in_repository(path: Path) -> str | None:
     """Return the path in the repository or the folder of the user's code; None outside of both."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     folders = [Path(main).absolute().parent] if main and is_users_file(main) else []

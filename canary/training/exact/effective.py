@@ -16,6 +16,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -24,6 +25,7 @@ import torch
 from canary.config.setting_names import is_secret, is_special_token, may_be_secret
 from canary.config.trainers import TRAINERS
 from canary.training.collectors.ran import is_users_file
+from canary.training.exact.code import in_repository
 
 CLASSES = {f"{row.title}Trainer".lower(): name for name, row in TRAINERS.items()}
 """Training types by the name of their trainer class, in lower case."""
@@ -87,7 +89,7 @@ def describe_training(trainer: Any) -> dict[str, Any]:
     return {
         "trainer": f"{type(trainer).__module__}.{type(trainer).__qualname__}",
         "training_type": kind_of(trainer),
-        "model_name": getattr(config, "_name_or_path", None) or type(trainer.model).__name__,
+        "model_name": plain(getattr(config, "_name_or_path", None)) or type(trainer.model).__name__,
         "dtype": half if mixed else dtype_of(trainer.model),
         "use_peft": hasattr(trainer.model, "peft_config"),
         "world_size": getattr(arguments, "world_size", 1),
@@ -128,16 +130,21 @@ def arguments_of(arguments: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return the value as JSON types; other objects become their text, or their type's name."""
+    """Return the value as JSON types; other objects become their text, or their type's name.
+
+    A path in the user's repository is relative to it: another checkout has the same."""
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set):
         return [plain(item) for item in value]
-    if value is None or isinstance(value, str | int | float | bool):
+    if value is None or isinstance(value, int | float | bool):
         return value
     text = str(value)
+    inside = in_repository(Path(text)) if text.startswith(os.sep) else None
+    if isinstance(value, str) or inside:
+        return inside or text
     return type(value).__name__ if " at 0x" in text or len(text) > 200 else text
 
 

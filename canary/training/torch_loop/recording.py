@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from canary.protocol.job import TORCH_LOOP, Job
+from canary.record.exact import Micro
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import print_without_traceback
 from canary.training.collectors.aside import uncounted
@@ -33,8 +34,6 @@ from canary.training.torch_loop.plain_loop import (
 )
 from canary.training.torch_loop.step_optimizers import StepOptimizers, as_one, size_of
 
-EARLIER = "earlier_calls"
-"""Stands for what the model was called with before its last call of a backward: a hash."""
 MOST_SETTINGS = 8
 """Optimizers whose settings are recorded; some loops have one for each parameter."""
 
@@ -78,8 +77,8 @@ class Recording:
         self._foreign: list[Scalar] = []
         self._entered: Named | None = None
         """What the model was called with last."""
-        self._earlier = ""
-        """Hash of what it was called with before, for the same backward."""
+        self._earlier = Micro()
+        """The calls before, for the same backward: their count, and a hash of what entered."""
         self._made = Made()
         self._micro_batches = self._evaluations = 0
         self._learned: dict[str, Any] = {}
@@ -134,7 +133,11 @@ class Recording:
             del arguments[name]
         if arguments and self._entered:
             known = batch_sha256(hashable(self._entered)[0])
-            self._earlier = hashlib.sha256((self._earlier + known).encode()).hexdigest()
+            before = self._earlier.get("earlier_sha256", "")
+            self._earlier = Micro(
+                earlier_calls=self._earlier.get("earlier_calls", 0) + 1,
+                earlier_sha256=hashlib.sha256((before + known).encode()).hexdigest(),
+            )
 
     def returned(self, outputs: Any) -> None:
         """The model returned from a call with gradients."""
@@ -179,13 +182,12 @@ class Recording:
 
     def _add_outside(self, tensors: Named, *, inside: bool) -> None:
         """Add what else is known of a batch that is seen only where it enters the model."""
-        if self._earlier:
-            tensors[EARLIER] = torch.tensor(int(self._earlier[:15], 16))
+        tensors.more = self._earlier
         if not inside:
             tensors.unseen = (*tensors.unseen, "labels")
 
     def _forget_entered(self) -> None:
-        self._entered, self._earlier, self._made = None, "", Made()
+        self._entered, self._earlier, self._made = None, Micro(), Made()
 
     def backward_ended(self, scale: float) -> None:
         """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""

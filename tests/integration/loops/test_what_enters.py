@@ -93,10 +93,26 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 for step in range(20):
     chosen, rejected = torch.randint(0, 50, (2, 4, 6))
     weight = 2.0 if fault == "weight" else 1.0
+    if fault == "twice":
+        model(chosen)
     if fault == "chosen":
         chosen = chosen.roll(1, 1)
     better, worse = model.forward(chosen), model.forward(rejected)
     update(-nn.functional.logsigmoid(better - worse).mean() * weight)
+"""
+EPOCHS = """
+policy = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+def logprobs(seen, done):
+    return torch.distributions.Categorical(logits=policy(seen)).log_prob(done)
+for _ in range(10):
+    seen, done = torch.randn(32, 4), torch.randint(0, 2, (32,))
+    gain = (done == (seen.sum(1) > 0)).float()
+    old = logprobs(seen, done).detach()
+    for _ in range(2):
+        if fault == "anew":
+            old = logprobs(seen, done).detach()
+        update(-((logprobs(seen, done) - old).exp() * gain).mean())
 """
 LABELS_OUTSIDE = """
 model = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 50))
@@ -182,7 +198,7 @@ def test_float_labels_beside_token_ids_are_part_of_the_batch(tmp_path: Path) -> 
 def test_every_call_of_a_backward_is_seen_without_a_loader(tmp_path: Path) -> None:
     clean = recorded(tmp_path, PAIRS_WITHOUT_LOADER)
     (micro,) = clean.exact["batches"][0]
-    assert micro["shapes"] == {"input_ids": [4, 6], "earlier_calls": []}
+    assert (micro["shapes"], micro["earlier_calls"]) == ({"input_ids": [4, 6]}, 1)
     chosen = compare_to_baseline(
         recorded(tmp_path, PAIRS_WITHOUT_LOADER, "chosen"), clean, gates=()
     )
@@ -191,6 +207,15 @@ def test_every_call_of_a_backward_is_seen_without_a_loader(tmp_path: Path) -> No
         recorded(tmp_path, PAIRS_WITHOUT_LOADER, "weight"), clean, gates=()
     )
     assert (first(weight), cause(weight)) == (("first_loss", 1), "objective"), weight.first_line
+    more = compare_to_baseline(recorded(tmp_path, PAIRS_WITHOUT_LOADER, "twice"), clean, gates=())
+    assert more.check("batches").status == "pass", more.check("batches").message
+    assert (first(more)[0], cause(more)) == ("work", "kernel"), more.first_line
+
+
+def test_old_log_probabilities_made_anew_in_each_epoch_are_the_objectives(tmp_path: Path) -> None:
+    clean = recorded(tmp_path, EPOCHS)
+    found = compare_to_baseline(recorded(tmp_path, EPOCHS, "anew"), clean, gates=())
+    assert (first(found), cause(found)) == (("trajectory", 2), "objective"), found.first_line
 
 
 def test_labels_that_never_enter_the_model_are_said_to_be_unseen(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,19 @@ import torch
 from torch import nn
 
 from canary.training.collectors.batches import row_hashes
-from canary.training.exact.effective import LOSSES, effective_settings, own_method
+from canary.training.exact.effective import (
+    LOSSES,
+    describe_training,
+    effective_settings,
+    own_method,
+    plain,
+)
+from canary.training.recorder.loop import Loop
+
+
+@dataclass
+class Arguments:
+    files: list[str] = field(default_factory=list)
 
 
 class Trainer:
@@ -37,6 +51,28 @@ def test_settings_are_those_in_force_and_no_secret_or_place() -> None:
     assert found["optimizer.0.tensors"] == 2
     assert found["modules.dropout"] == [0.25]
     assert not [name for name in found if "api_key" in name or "folder" in name]
+
+
+def test_a_path_in_the_checkout_is_relative_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two checkouts of one commit have the same settings; `ab` has one per side."""
+    found = []
+    for side in ("base", "head"):
+        below = tmp_path / side / "sft"
+        (tmp_path / side / ".git").mkdir(parents=True)
+        below.mkdir()
+        monkeypatch.chdir(below)
+        loop = Loop("own", settings={"model_name": str(below / "model"), "data": below / "a.json"})
+        found.append(loop.describe())
+        trainer = SimpleNamespace(model=nn.Linear(1, 1), args=Arguments([str(below / "b.json")]))
+        trainer.model.config = SimpleNamespace(_name_or_path=str(below / "model"))
+        found[-1] |= {"trained": describe_training(trainer)}
+    assert found[0] == found[1]
+    assert (found[0]["model_name"], found[0]["arguments"]) == ("sft/model", {"data": "sft/a.json"})
+    trained = found[0]["trained"]
+    assert (trained["model_name"], trained["arguments"]["files"]) == ("sft/model", ["sft/b.json"])
+    assert plain(str(tmp_path / "elsewhere")) == str(tmp_path / "elsewhere")
 
 
 def test_a_loss_of_the_users_is_named_and_one_of_a_library_is_not() -> None:

@@ -144,6 +144,45 @@ def test_a_batch_that_the_loop_changes_before_the_model_is_the_datas(
     assert compare_to_baseline(after, unfed, gates=()).check("batches").status == "pass"
 
 
+def with_calls(side: int, *earlier: tuple[str, ...]) -> RunRecord:
+    """A record without a loader, whose model was called with these before the calls of a step."""
+    made = sides()[side]
+    made.exact["batches"] = [[describe_batch(padded(seed), None)] for seed in range(6)]
+    for (micro,), calls in zip(made.exact["batches"], earlier, strict=False):
+        if calls:
+            micro["earlier_calls"], micro["earlier_sha256"] = len(calls), repr(calls)
+    return made
+
+
+def test_one_more_call_of_the_model_is_no_other_batch() -> None:
+    before, after = with_calls(0, ("old",), ()), with_calls(1, ("old",), ("old",))
+    found = compare_to_baseline(after, before, gates=())
+    assert found.check("batches").status == "pass"
+    other = changed(after, *seen("trajectory", losses=later(LOSSES, 2)))
+    found = compare_to_baseline(other, before, gates=())
+    top = found.diagnosis.top_suspect
+    assert found.first_difference is not None
+    assert top is not None
+    assert (found.first_difference.stage, top.category) == ("trajectory", "objective")
+    assert "the loss of step 2 differs" in top.description
+
+
+def test_other_values_in_an_earlier_call_are_not_other_tokens_masks_or_labels() -> None:
+    before, after = with_calls(0, ("old",)), with_calls(1, ("new",))
+    found = compare_to_baseline(changed(after, *OTHER_LOSS), before, gates=())
+    assert found.check("batches").message.startswith("other values in the calls before the last")
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert "calls before the last" in top.description
+
+
+def test_the_hashes_shown_are_those_of_the_first_micro_batches_that_differ() -> None:
+    before, after = accumulated(4), accumulated(4).model_copy(update={"run_id": "other"})
+    after.exact["batches"][1][2]["sha256"] = OTHER
+    check = compare_to_baseline(after, before, gates=()).check("batches")
+    assert check.current == OTHER[:12] != check.baseline
+
+
 def test_rows_are_those_of_pictures_and_not_of_the_few_labels_beside_them() -> None:
     pictures = {"label": torch.tensor([1, 0]), "pixel_values": torch.arange(24).view(2, 3, 4)}
     assert set(describe_batch(pictures, None)["rows"]) == {"pixel_values"}
