@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from canary.compare.exact.lane import newest_looked
 from canary.compare.report import Check, CheckStatus
@@ -27,9 +28,16 @@ def rule_checks(
     for rule in RULES if looked else ():
         asks = rule.judge if rule.id not in off else lambda record: DISABLED
         known = asks(before) if before is not None and before.exact else None
-        now = [asks(record) for record in looked]
+        now = [_against(asks(record), known) for record in looked]
         if any(found.status != "not asked" for found in (*now, *([known] if known else []))):
             yield _check(rule, now, known)
+
+
+def _against(found: Answer, before: Answer | None) -> Answer:
+    """Return the answer of a comparison: what the baseline held may be lost."""
+    if not found.lost or before is None or before.status != "holds":
+        return found
+    return replace(found, status="broken", words=found.lost, size=1.0)
 
 
 def _disabled(current: Sequence[RunRecord], before: RunRecord | None) -> frozenset[str]:

@@ -33,6 +33,8 @@ class Answer:
     """The measured value, for a table."""
     doubt: str = ""
     """Of a note: why it may be a choice."""
+    lost: str = ""
+    """Of a rule that was not asked: what is broken if it held on the baseline; may be empty."""
     inapplicable: bool = False
     """Whether the rule is for other trainings: then nobody needs to know that it was not asked."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from canary.compare.rules.facts import NO_UPDATES, updates_of
 from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.errors import counted
@@ -136,15 +138,18 @@ def stays_in_training_mode(record: RunRecord) -> Answer:
     modes = seen["modes"]
     if len(modes) < 2:
         return not_asked("the look has one update")
+    noisy = seen.get("noisy_modules", 0)
     if not modes[0]:
-        return not_asked("the model trains in evaluation mode from the start")
-    if not seen.get("noisy_modules"):
+        words = "the model trains in evaluation mode from the start"
+        lost = f"{words}: dropout or batch norm of {counted(noisy, 'module')} is off"
+        return replace(not_asked(words), lost="" if any(modes) or not noisy else lost)
+    if not noisy:
         return only_for("models with dropout or batch norm")
     if all(modes):
         return holds(f"the model was in training mode in all {len(modes)} updates")
     first = modes.index(False) + 1
     back = any(modes[first:])
-    modules = counted(seen["noisy_modules"], "module")
+    modules = counted(noisy, "module")
     return answer(
         f"from update {first} on, the whole model trains in evaluation mode: dropout or batch norm "
         f"of {modules} is off",

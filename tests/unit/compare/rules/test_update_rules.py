@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from canary.compare.rules import RULES
+from canary.compare.rules.comparison import rule_checks
 from canary.compare.rules.rule import Answer
+from canary.compare.stats import compare_to_baseline
 from canary.record.types import Launch, RunRecord
 from tests.unit.comparing import altered, example
 
@@ -153,6 +155,22 @@ def test_a_look_without_these_facts_is_not_asked(rule: str) -> None:
     whole = example()
     whole.exact.pop("facts", None)
     assert next(one for one in RULES if one.id == rule).judge(whole).status == "not asked"
+
+
+def test_evaluation_mode_from_the_start_is_lost_only_if_the_baseline_trained_without() -> None:
+    def made(run: str, *modes: bool) -> RunRecord:
+        whole = example().model_copy(update={"run_id": run})
+        answered("stays_in_training_mode", record=whole, modes=[*modes], noisy_modules=3)
+        return whole
+
+    trains, evaluates = made("trains", True, True), made("evaluates", False, False)
+    compared = compare_to_baseline(evaluates, trains, gates=())
+    check = compared.check("stays_in_training_mode")
+    assert (compared.verdict, check.status) == ("regression", "fail")
+    assert check.message in compared.first_line
+    assert check.message.startswith("the model trains in evaluation mode from the start: dropout")
+    found = {check.name: check for check in rule_checks([made("again", False, False)], [evaluates])}
+    assert "stays_in_training_mode" not in found
 
 
 def test_gradients_that_never_arrive_are_broken_only_if_no_parameter_changed() -> None:
