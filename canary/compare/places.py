@@ -7,8 +7,9 @@ lines that each side noted. Without commits, functions are compared by the hash 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from canary.baseline.comparability import how_it_ended
@@ -66,6 +67,19 @@ SHOWN = 3
 """Places that an answer names."""
 LONGEST, AROUND = 80, 20
 """Characters of a changed line in an answer; of a long one, those around what is cut."""
+MOST_LINES = 4
+"""Changed lines of one side in an answer."""
+
+
+@dataclass(frozen=True)
+class ChangedLines:
+    """Changed lines of one side of a hunk, as shown."""
+
+    label: str
+    """`was`, `now`, `added`, `removed` or `moved`."""
+    lines: tuple[str, ...]
+    more: int
+    """Lines that are not shown."""
 
 
 def changed_places(
@@ -226,12 +240,42 @@ def change_of(place: Place) -> tuple[str, str, str]:
     the line before an edit, and the line; of a key, its values. All are empty if unknown."""
     if place.kind not in ("code", "file"):
         return "", " ".join(place.removed), " ".join(place.added)
-    was, now = ([line for line in _texts(lines) if line] for lines in (place.removed, place.added))
-    gone, came = [one for one in was if one not in now], [one for one in now if one not in was]
+    sides = {label: _texts(lines) for label, lines in _changed_lines(place)}
+    if "was" in sides:
+        gone, now = sides["was"], sides["now"][0]
+        return "", *_apart(nearest(now, gone) or gone[0], now)
+    return next(((how, "", cut(lines[0], LONGEST)) for how, lines in sides.items()), ("", "", ""))
+
+
+def whole_change(place: Place) -> tuple[ChangedLines, ...]:
+    """Return the changed lines of code of which more than one was added or removed: `was` and
+    `now`, or one of `added`, `removed` and `moved`. Empty if `change_of` says it all."""
+    sides = _changed_lines(place) if place.kind in ("code", "file") else []
+    if all(len(lines) < 2 for _, lines in sides):
+        return ()
+    texts = [textwrap.dedent("\n".join(lines)).split("\n") for _, lines in sides]
+    if len(texts) == 2 and len(texts[0]) == len(texts[1]):
+        pairs = [_apart(*pair) for pair in zip(*texts, strict=True)]
+        texts = [list(lines) for lines in zip(*pairs, strict=True)]
+    return tuple(
+        ChangedLines(
+            label, tuple(cut(one, LONGEST) for one in lines[:MOST_LINES]), len(lines[MOST_LINES:])
+        )
+        for (label, _), lines in zip(sides, texts, strict=True)
+    )
+
+
+def _changed_lines(place: Place) -> list[tuple[str, list[str]]]:
+    """Return the lines of a change by what happened to them, without those that are on both sides;
+    if all are, they `moved`."""
+    was, now = ([one for one in lines if one.strip()] for lines in (place.removed, place.added))
+    texts = [{*_texts(lines)} for lines in (was, now)]
+    gone = [one for one in was if one.strip() not in texts[1]]
+    came = [one for one in now if one.strip() not in texts[0]]
     if gone and came:
-        return "", *_apart(nearest(came[0], gone) or gone[0], came[0])
+        return [("was", gone), ("now", came)]
     found = (("added", came), ("removed", gone), ("moved", now))
-    return next(((how, "", cut(lines[0], LONGEST)) for how, lines in found if lines), ("", "", ""))
+    return [(how, lines) for how, lines in found if lines][:1]
 
 
 def _apart(was: str, now: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from canary.compare.checks import CHECKS
-from canary.compare.places import MODULE, SHOWN, change_of, only
+from canary.compare.places import MODULE, SHOWN, ChangedLines, change_of, only, whole_change
 from canary.compare.report import Comparison
 from canary.compare.verdict import leading_failure
 from canary.errors import counted
@@ -32,6 +32,8 @@ class PlaceRow:
     path: str = ""
     """Of code: the file, for a link to it."""
     line: int | None = None
+    changes: tuple[ChangedLines, ...] = ()
+    """All changed lines, if there are several; shown instead of `was` and `text`."""
 
 
 def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
@@ -52,7 +54,8 @@ def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
             note = f"{note} changed".lstrip()
         line = f":{place.line}" if place.line is not None else ""
         path = place.name if place.kind == "code" else ""
-        rows.append(PlaceRow(f"{place.name}{line}", note, text, was, how, path, place.line))
+        where, changes = f"{place.name}{line}", whole_change(place)
+        rows.append(PlaceRow(where, note, text, was, how, path, place.line, changes))
     return tuple(rows)
 
 

@@ -61,7 +61,7 @@ SHORT = "train(a, a, a, a, a,… a, a, a, a, a, a, "
         ("", LINE, f"added `{LINE}`"),
         (LINE, "", f"removed `{LINE}`"),
         (LINE, LINE, f"moved `{LINE}`"),
-        (f"if x:\n{WAS}\nkept()", f"{LINE}\nkept()", f"`{WAS}` → `{LINE}`"),
+        (f"{WAS}\nkept()", f"{LINE}\nkept()", f"`{WAS}` → `{LINE}`"),
         (f"{LONG}b, c=1)", f"{LONG}b)", f"`{SHORT}b, c=1)` → `{SHORT}b)`"),
         (f"a{LONG}", f"b{LONG}", f"`{f'a{LONG}'[:79]}…` → `{f'b{LONG}'[:79]}…`"),
     ],
@@ -71,6 +71,46 @@ def test_the_old_line_and_the_new_one_are_shown_and_cut_where_they_are_equal(
 ) -> None:
     place = replace(PLACE, removed=tuple(was.splitlines()), added=tuple(now.splitlines()))
     assert f", the only changed code: {words}<br>" in second_line(render(found(place), "markdown"))
+
+
+REFACTORED = replace(
+    PLACE,
+    removed=("    losses = [one.item() for one in b]", "    model.train()", "    return sum(losses)"),
+    added=("    for one in b:", "        total += one.item()", *(f"    {n}()" for n in "abcd")),
+)
+
+
+def test_a_hunk_of_several_lines_is_shown_whole_or_its_rest_is_counted() -> None:
+    lines = render(found(REFACTORED), "text").splitlines()
+    assert lines[1] == "  lib/train.py:88 in collate, the only changed code"
+    assert lines[2:10] == [
+        "    was: losses = [one.item() for one in b]",
+        "         model.train()",
+        "         return sum(losses)",
+        "    now: for one in b:",
+        "             total += one.item()",
+        "         a()",
+        "         b()",
+        "         (+2 lines)",
+    ]
+    was = "was `losses = [one.item() for one in b]`<br>`model.train()`<br>`return sum(losses)`"
+    now = "now `for one in b:`<br>`total += one.item()`<br>`a()`<br>`b()` (+2 lines)<br>Meant?"
+    shown = second_line(render(found(REFACTORED), "markdown"))
+    assert f", the only changed code:<br>{was}<br>{now}" in shown
+
+
+def test_added_lines_are_shown_too_and_long_pairs_are_cut_where_they_are_equal() -> None:
+    added = replace(PLACE, removed=(), added=("  if a:", "    b()"))
+    lines = render(found(added), "text").splitlines()
+    assert lines[2:4] == ["    added: if a:", "             b()"]
+    pairs = replace(PLACE, removed=(f"{LONG}b, c=1)", "x = 1"), added=(f"{LONG}b)", "x = 2"))
+    lines = render(found(pairs), "text").splitlines()
+    assert lines[2:6] == [
+        f"    was: {SHORT}b, c=1)",
+        "         x = 1",
+        f"    now: {SHORT}b)",
+        "         x = 2",
+    ]
 
 
 def second_line(shown: str) -> str:
