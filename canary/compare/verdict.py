@@ -158,7 +158,9 @@ def _changed_line(found: Comparison) -> str:
     start = f"Changed and accepted ({found.accepted})" if found.accepted else "Changed"
     learned = next((one for one in found.differences if one.learned), None)
     lead, moved = _leading_change(found.checks)
-    words = finding(learned) if moved and learned is not None else lead.message
+    words = lead.message
+    if moved and learned is not None:
+        words = finding(learned, _count(found.differences, learned))
     return f"{cut_to_fit(f'{start}: {words}', LONGEST - 1)}."
 
 
@@ -180,8 +182,16 @@ IN_WORDS = {
 """Of a stage, or of one of its signals."""
 
 
-def finding(difference: Difference) -> str:
-    """Return what differs first, from which step on, and its numbers, in a few words."""
+def _count(differences: Sequence[Difference], first: Difference) -> Difference | None:
+    """Return the first count that differs with the data set or the batches that differ first."""
+    stages = {"data": ("data", "batches"), "batches": ("batches",)}.get(first.stage, ())
+    found = (one for one in differences if one.stage in stages)
+    return next((o for o in found if type(o.baseline) is type(o.current) is int), None)
+
+
+def finding(difference: Difference, count: Difference | None = None) -> str:
+    """Return what differs first, from which step on, and its numbers, in a few words. `count`: of
+    the data set or the batches."""
     if difference.signal == LENGTH:
         return difference.detail
     signal = difference.signal.replace("_", " ")
@@ -194,7 +204,12 @@ def finding(difference: Difference) -> str:
     was, now = difference.baseline, difference.current
     numbers = all(isinstance(one, int | float) for one in (was, now))
     numbers = numbers and difference.stage not in ("data", "batches", "model", "rollout")
-    return f"{words}{start}{f' on: {show(was)} -> {show(now)}' if numbers else ''}"
+    change = f"{show(was)} -> {show(now)}" if numbers else ""
+    if count is not None:
+        name = count.signal.removeprefix("tokenizer.").replace("_", " ")
+        change = f"{name} {count.baseline:,} -> {count.current:,}"
+    on = " on" if step and change else ""
+    return f"{words}{start}{on}{f': {change}' if change else ''}"
 
 
 def cut_to_fit(text: str, most: int) -> str:

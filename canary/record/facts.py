@@ -97,7 +97,8 @@ class UpdateFacts(TypedDict, total=False):
     modes: list[bool]
     """Per update of the first optimizer: whether any module was in training mode."""
     noisy_modules: int
-    """Modules that compute otherwise in training mode, such as dropout, and were in it first."""
+    """Modules that compute otherwise in training mode, such as dropout, and were in it first; all
+    of them if no module was."""
 
 
 class Warned(TypedDict):

@@ -29,6 +29,7 @@ LOSS = (
     "compute the loss of the first batch by hand on both sides",
     "compare the terms of the loss: weights, signs, normalisation, clip ranges, mask",
 )
+TARGETS = "compare labels, or rewards and advantages, of the first batch on both sides"
 CUTS = ("look for detach(), no_grad() and terms with value 0 but a gradient", *LOSS)
 AT_START = ("look at terms that are 0 at the start: KL, margins, ratios", *LOSS)
 FORMULA = (
@@ -251,7 +252,8 @@ OBJECTIVE = (
         strength=0.95, equal=("batches",)),
     _objective(_made, _made_words, FORMULA, strength=0.93),
     # A part of the batch that was not seen may differ instead.
-    _objective(lambda f: f.entry == "first_loss" and _loss(f), _loss_words, LOSS,
+    _objective(lambda f: f.entry == "first_loss" and _loss(f), _loss_words,
+        lambda f: (TARGETS, *LOSS) if "targets" in f.unseen else LOSS,
         strength=lambda f: 0.6 if f.unseen else 0.78, equal=("batches", "model")),
     _objective(lambda f: f.entry == "first_gradient" and _loss(f), _loss_words, CUTS,
         strength=0.78, equal=("batches", "first_loss")),

@@ -328,10 +328,11 @@ class UpdateWatcher:
 
     def _note_mode(self, model: nn.Module) -> None:
         modules = [one for one in model.modules() if one is not model] or [model]
+        trains = any(one.training for one in modules)
         if not self._facts["modes"]:
-            noisy = (one for one in modules if draws(one) or isinstance(one, BATCH_NORMS))
-            self._facts["noisy_modules"] = sum(one.training for one in noisy)
-        self._facts["modes"].append(any(one.training for one in modules))
+            noisy = [one for one in modules if draws(one) or isinstance(one, BATCH_NORMS)]
+            self._facts["noisy_modules"] = sum(one.training or not trains for one in noisy)
+        self._facts["modes"].append(trains)
 
     def _update_ended(self, followed: Followed, _: bool) -> None:
         followed.update_ended()

@@ -94,7 +94,7 @@ for step in range(20):
     chosen, rejected = torch.randint(0, 50, (2, 4, 6))
     weight = 2.0 if fault == "weight" else 1.0
     if fault == "twice":
-        model(chosen)
+        model.forward(chosen)
     if fault == "chosen":
         chosen = chosen.roll(1, 1)
     better, worse = model.forward(chosen), model.forward(rejected)

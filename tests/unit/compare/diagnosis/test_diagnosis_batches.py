@@ -112,6 +112,36 @@ def test_steps_of_more_rows_are_said_to_be_with_their_setting() -> None:
         assert (top.category, top.description) == ("data", words)
 
 
+def test_the_first_line_has_the_count_of_data_or_batches_that_differ() -> None:
+    before, after = sides()
+    shorter = changed(after, *every_micro("label_tokens", 5), *OTHER_HASHES, *OTHER_LOSS)
+    was, now = (
+        sum(micro["label_tokens"] for step in side.exact["batches"] for micro in step)
+        for side in (before, shorter)
+    )
+    found = compare_to_baseline(shorter, before, gates=())
+    count = f"label tokens {was:,} -> {now:,}"
+    assert found.first_line == f"Changed: batches differ from step 1 on: {count}."
+    shorter.exact["data"]["dataset_sha256"] = OTHER
+    found = compare_to_baseline(shorter, before, gates=())
+    assert found.first_line == f"Changed: the data set differs: {count}."
+    before.exact["data"]["rows"], shorter.exact["data"]["rows"] = 2600, 40
+    found = compare_to_baseline(shorter, before, gates=())
+    assert found.first_line == "Changed: the data set differs: rows 2,600 -> 40."
+
+
+def test_what_the_loss_gets_beside_the_batch_is_advised_where_it_was_not_seen() -> None:
+    for unseen, advised in ((["labels"], True), ([], False)):
+        before, after = (changed(side, *every_micro("unseen", unseen)) for side in sides())
+        found = compare_to_baseline(changed(after, *OTHER_LOSS), before, gates=())
+        top = found.diagnosis.top_suspect
+        assert top is not None
+        assert (top.category, "rewards and advantages" in str(top.suggested_actions)) == (
+            "objective",
+            advised,
+        )
+
+
 def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:
     batches = [pair_of(seed) for seed in range(6)]
     masked = [{"0": one["0"], "1": one["1"].where(one["1"] > 5, -100)} for one in batches]

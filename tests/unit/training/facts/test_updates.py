@@ -402,6 +402,8 @@ def test_a_model_that_is_left_in_evaluation_mode() -> None:
 
     seen = watched(evaluates, model, adam(model))
     assert (seen["modes"], seen["noisy_modules"]) == ([True, False, False, False], 1)
+    seen = watched(evaluates, model.eval(), adam(model))
+    assert (seen["modes"], seen["noisy_modules"]) == ([False] * 4, 1), "of the whole model"
 
 
 def test_sparse_gradients_end_the_watcher_alone() -> None:
