@@ -65,7 +65,8 @@ def first_line(found: Asked) -> str:
 def answer_lines(found: Asked) -> list[str]:
     """Return one line for each rule that found something, those that are broken first. If none is
     broken, a line before says so."""
-    lines = [] if of_status(found, "broken") else [f"  rules       {first_line(found)}"]
+    why = " `canary check` says why." if _open(found) else ""
+    lines = [] if of_status(found, "broken") else [f"  rules       {first_line(found)}{why}"]
     return lines + [
         f"  {status:<11} {said.words}{_at(said)} ({rule.id}); {said.doubt or rule.do}"
         for status in ("broken", "note")

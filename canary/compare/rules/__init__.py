@@ -15,7 +15,7 @@ from canary.compare.rules import (
     updates,
     workers,
 )
-from canary.compare.rules.rule import Answer, Rule
+from canary.compare.rules.rule import Answer, Rule, only_for
 from canary.errors import did_you_mean, nearest
 from canary.record.types import RunRecord
 
@@ -74,7 +74,14 @@ def disabled(record: RunRecord) -> frozenset[str]:
 def answers(record: RunRecord) -> list[tuple[Rule, Answer]]:
     """Ask all rules about a run."""
     off = disabled(record)
-    return [(rule, DISABLED if rule.id in off else rule.judge(record)) for rule in RULES]
+    return [(rule, DISABLED if rule.id in off else _answer(rule, record)) for rule in RULES]
+
+
+def _answer(rule: Rule, record: RunRecord) -> Answer:
+    """Ask one rule; a log cannot answer most of them."""
+    said = rule.judge(record)
+    lacking = record.source is not None and said.status == "not asked"
+    return only_for("trainings that the canary itself recorded") if lacking else said
 
 
 def unknown(names: Iterable[str]) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from canary.compare.rules.rule import Answer, not_asked, only_for
 from canary.config.trainers import TrainerRow, trainer_row
-from canary.record.exact import Micro, Series, Signal
+from canary.record.exact import Micro, Series, Signal, Trajectory
 from canary.record.facts import UpdateFacts
 from canary.record.types import RunRecord
 
@@ -65,9 +65,22 @@ def width(micro: Micro) -> int:
     return max((shape[-1] for shape in micro.get("shapes", {}).values() if shape), default=0)
 
 
+def trajectory(record: RunRecord) -> Trajectory:
+    """Return what is known of every step: of the look, or of the whole log of an imported run."""
+    if record.source is None:
+        return record.exact.get("trajectory", {})
+    values: dict[str, Series] = {name: [*one.values] for name, one in record.curves.items()}
+    return {
+        "losses": [*record.stability.loss_values],
+        "grad_norms": [*record.stability.grad_norm_values],
+        "learning_rates": values.get("learning_rate", []),
+        "rl": values,
+    }
+
+
 def logged(record: RunRecord) -> dict[str, Series]:
-    """Return the metrics that the trainer logged in the look, one value per step."""
-    return record.exact.get("trajectory", {}).get("rl", {})
+    """Return the metrics that the trainer logged, one value per step."""
+    return trajectory(record).get("rl", {})
 
 
 def advantages_of_tokens(record: RunRecord) -> Signal:

@@ -13,6 +13,7 @@ from canary.compare.rules.facts import (
     overridden_loss,
     starts_at_reference,
     trainer_of,
+    trajectory,
     warned,
 )
 from canary.compare.rules.rule import Answer, Rule, answer, holds, not_asked, only_for, rule
@@ -37,17 +38,17 @@ SIZES = "Using a target size"
 )
 def raw_loss_finite(record: RunRecord) -> Answer:
     """Look at the raw losses, before a filter of the trainer hides one."""
-    trajectory = record.exact.get("trajectory", {})
+    steps = trajectory(record)
     bad = [
         f"{what} of step {step}"
         for what, series in (
-            ("loss", trajectory.get("losses", [])),
-            ("gradient norm", trajectory.get("grad_norms", [])),
+            ("loss", steps.get("losses", [])),
+            ("gradient norm", steps.get("grad_norms", [])),
         )
         for step, value in enumerate(series, start=1)
         if value is not None and not math.isfinite(value)
     ]
-    if all(value is None for value in trajectory.get("losses", [])):
+    if all(value is None for value in steps.get("losses", [])):
         return not_asked("no loss was recorded")
     words = f"{len(bad)} losses or gradient norms are not finite"
     return answer(words, broken=bool(bad), items=bad, place=bad[0] if bad else "")

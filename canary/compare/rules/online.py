@@ -151,6 +151,10 @@ def _of_variance(worst: float, words: str) -> Answer:
     return answer(words, broken=not abs(worst - 1) <= VARIANCE_OFF, size=worst - 1, value=worst)
 
 
+FEWEST_LOGGED = 8
+"""Steps of an imported log, so that equal means are no chance."""
+
+
 @rule(
     "reward_varies",
     "the reward varies",
@@ -160,16 +164,20 @@ def _of_variance(worst: float, words: str) -> Answer:
 )
 def reward_varies(record: RunRecord) -> Answer:
     """A reward that never varies teaches nothing."""
-    if not is_rollout(record):
+    rewards = logged(record).get("reward") or []
+    if not is_rollout(record) and (record.source is None or not rewards):
         return only_for("online RL")
     found = record.rl.get("reward_std")
-    rewards = logged(record).get("reward") or []
     bad = sum(value is not None and not math.isfinite(value) for value in rewards)
     if bad:
         words = f"the reward is not finite in {bad} of {len(rewards)} steps"
         return answer(words, broken=True, size=bad)
     looked = [value for value in logged(record).get("reward_std", ()) if value is not None]
     largest = found.max if found is not None and found.count else max(looked, default=None)
+    if largest is None and record.source is not None and len(rewards) >= FEWEST_LOGGED:
+        same = len({*rewards}) == 1
+        words = f"the mean reward is {rewards[0]:.4g} in all {len(rewards)} steps of the log"
+        return answer(words, broken=True) if same else holds("the mean reward varies")
     if largest is None:
         return not_asked("no rewards were recorded")
     words = f"largest standard deviation of rewards is {largest:.3g}"

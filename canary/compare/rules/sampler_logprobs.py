@@ -84,8 +84,9 @@ def _judge(metric: Metric, name: str, points: Points) -> Answer:
     first_step, first = points[0]
     if not abs(first) <= metric.start:
         words = f"{name} begins at {first:.3g}; rounding alone gives a {metric.words} below "
+        words = f"{name} is NaN" if math.isnan(first) else f"{words}{metric.start:g}"
         place = f"step {first_step}"
-        return answer(f"{words}{metric.start:g}", broken=True, size=first, value=first, place=place)
+        return answer(words, broken=True, size=first, value=first, place=place)
     limit = max(metric.growth * abs(first), metric.floor)
     over = [math.isnan(value) or abs(value) > limit for _, value in points]
     for at, (step, value) in enumerate(points):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from canary.compare.report import Comparison
+from canary.compare.rules import answers
 from canary.compare.stats import compare_to_baseline
 from canary.config.metric_gates import MetricGate
 from canary.record.curves import Source
@@ -218,3 +220,26 @@ def test_another_learning_rate_of_an_import_is_named(rate: float, named: bool) -
     assert found.verdict == "regression"
     assert [change.key for change in found.config_changes] == ["learning_rate"] * named
     assert ("learning_rate 0.001 -> 1e-05" in render(found, "text")) is named
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "rule", "status"),
+    [
+        ("reward", [0.0] * 12, "reward_varies", "broken"),
+        ("reward", [0.0] * 11 + [0.1], "reward_varies", "holds"),
+        ("reward", [0.0] * 4, "reward_varies", "not asked"),
+        ("learning_rate", [0.0] * 12, "learning_rate_positive", "broken"),
+        ("learning_rate", [*[1e-6] * 11, 0.0], "learning_rate_positive", "holds"),
+        ("loss", [1.0] * 12, "raw_loss_finite", "holds"),
+        ("loss", [1.0] * 11 + [math.nan], "raw_loss_finite", "broken"),
+    ],
+)
+def test_a_log_answers_the_rules_of_what_it_has(
+    name: str, values: list[float], rule: str, status: str
+) -> None:
+    run = imported(with_curve(record(1), values, name))
+    if name == "loss":
+        run = altered(run, "stability", "loss_values", to=values)
+    found = {one.id: said for one, said in answers(altered(run, "rl", to={}))}
+    assert found[rule].status == status
+    assert found["optimizer_holds_trainable"].inapplicable

@@ -75,7 +75,11 @@ def test_the_old_line_and_the_new_one_are_shown_and_cut_where_they_are_equal(
 
 REFACTORED = replace(
     PLACE,
-    removed=("    losses = [one.item() for one in b]", "    model.train()", "    return sum(losses)"),
+    removed=(
+        "    losses = [one.item() for one in b]",
+        "    model.train()",
+        "    return sum(losses)",
+    ),
     added=("    for one in b:", "        total += one.item()", *(f"    {n}()" for n in "abcd")),
 )
 
