@@ -22,16 +22,21 @@ LONGEST = 400
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[(?:rank|default)\d+\]: ?", re.MULTILINE)
 """Colours of newer Python tracebacks, and the prefixes that torch and torchrun give to ranks."""
 FRAME = re.compile(r' {2}File "(.+)", line (\d+)(?:, in (.+))?')
-PLACE = re.compile(r" \(at (?P<file>[^():]+):(?P<line>\d{1,9})(?: in (?P<function>[^()]+))?\)")
-"""The user's line in a reason."""
+PLACE = re.compile(
+    r" \(at (?P<file>[^():]+):(?P<line>\d{1,9})(?: in (?P<function>[^(),]+))?"
+    r"(?:, raised at (?P<raised>[^()]+))?\)"
+)
+"""The user's line in a reason, and the line of a library that raised the error."""
 LAUNCHERS = ("torch.distributed.elastic.", "subprocess.CalledProcessError")
 """Errors of torchrun and accelerate, which only say that one of their processes failed."""
 NOT_FOUND = re.compile(r"FileNotFoundError|No such file|does not exist|ModuleNotFoundError")
 TIMED_OUT = re.compile(r"timed out|operation timeout", re.IGNORECASE)
 """From gloo and from NCCL's watchdog."""
 HERE = str(Path(__file__).resolve().parents[1]) + os.sep
-INSTALLED = re.compile(r"/lib/python3|-packages/|^<frozen ")
-"""Files that the user did not write: Python and installed packages."""
+COMMANDS = str(Path(sys.executable or os.devnull).parent) + os.sep
+LIBRARIES = re.compile(r"^.*(?:-packages/|/lib/python3[^/]*/)")
+INSTALLED = re.compile(rf"{LIBRARIES.pattern}|^<frozen |^{re.escape(COMMANDS)}")
+"""Files that the user did not write: Python, installed packages and their commands."""
 
 
 def describe_failure(error: BaseException) -> Result:
@@ -98,7 +103,7 @@ def last_words(output: str) -> str:
     line, or its last line without a traceback. Empty if it printed nothing."""
     lines = DECORATION.sub("", output).splitlines()
     errors: list[str] = []
-    frames: list[tuple[str, int, str]] = []
+    frames: list[Frame] = []
     for line in lines:
         frame = FRAME.match(line)
         if frame:
@@ -115,18 +120,34 @@ def last_words(output: str) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """Return the error's innermost line in the user's code, else in code that is not ours."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return _at([(frame.filename, frame.lineno or 0, frame.name) for frame in frames])
+    """Return the error's innermost line in the user's code, also of the calls around the code that
+    caught it."""
+    trace = error.__traceback__
+    around = trace.tb_frame.f_back if trace is not None else None
+    outer = reversed([*traceback.walk_stack(around)]) if around is not None else ()
+    calls = (one for one in outer if not one[0].f_code.co_filename.startswith("<"))
+    frames = [*calls, *traceback.walk_tb(trace)]
+    return _at([(one.f_code.co_filename, line, one.f_code.co_name) for one, line in frames])
 
 
-def _at(frames: Sequence[tuple[str, int, str]]) -> str:
-    """Return the innermost line of the user's code, else of code that is not ours."""
+Frame = tuple[str, int, str]
+
+
+def _at(frames: Sequence[Frame]) -> str:
+    """Return the innermost line of the working folder, else of the user's code, else of code that
+    is not ours; and the line of a library that it called and that raised the error."""
     others = [frame for frame in frames if not frame[0].startswith(HERE)]
     users = [frame for frame in others if not INSTALLED.search(frame[0])]
-    file, line, function = (users or others or [*frames] or [("", 0, "")])[-1]
-    inside = "" if function in ("", "<module>") else f" in {function}"
-    return f" (at {_shortened(file)}:{line}{inside})" if file else ""
+    inside = [frame for frame in users if _below(Path(frame[0]), Path.cwd())]
+    chosen = (inside or users or others or [*frames] or [("", 0, "")])[-1]
+    raised = others[-1] if users else chosen
+    called = f", raised at {_line(raised)}" if raised != chosen else ""
+    return f" (at {_line(chosen)}{called})" if chosen[0] else ""
+
+
+def _line(frame: Frame) -> str:
+    file, line, function = frame
+    return f"{_shortened(file)}:{line}{'' if function in ('', '<module>') else f' in {function}'}"
 
 
 def _shortened(filename: str) -> str:
@@ -136,6 +157,8 @@ def _shortened(filename: str) -> str:
         Path.cwd(),
         *(Path(entry) for entry in sorted(sys.path, key=len, reverse=True) if entry),
     ]
+    if LIBRARIES.search(filename):
+        return LIBRARIES.sub("", filename)
     return next((str(p) for root in roots if (p := _below(Path(filename), root))), filename)
 
 

@@ -8,10 +8,11 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from canary.protocol.failure import HERE, describe_failure, failure_of, last_words, struck
+from canary.protocol.failure import HERE, PLACE, describe_failure, failure_of, last_words, struck
 from canary.protocol.job import Result, StepFile
 from canary.record.jsonio import read_rows
 
@@ -100,9 +101,17 @@ MISSING = "ModuleNotFoundError: No module named 'nosuchpackage' (at /home/me/tra
     ("text", "words"),
     [
         (PLAIN, MISSING),
-        (IN_A_PACKAGE, "OSError: x is not a local folder (at /home/me/train.py:9)"),
+        (
+            IN_A_PACKAGE,
+            "OSError: x is not a local folder (at /home/me/train.py:9, "
+            "raised at transformers/models.py:300 in from_pretrained)",
+        ),
         (CHAINED, "SystemError: no model (at /home/me/train.py:11)"),
-        (IN_IMPORTLIB, "ImportError: cannot import name 'a' from 'b' (at /home/me/train.py:1)"),
+        (
+            IN_IMPORTLIB,
+            "ImportError: cannot import name 'a' from 'b' (at /home/me/train.py:1, "
+            "raised at importlib/__init__.py:126 in import_module)",
+        ),
         (SYNTAX, "SyntaxError: invalid syntax (at /home/me/train.py:2)"),
         (TORCHRUN, MISSING),
         (
@@ -111,12 +120,51 @@ MISSING = "ModuleNotFoundError: No module named 'nosuchpackage' (at /home/me/tra
         ),
         ("bash: line 1: pythn: command not found\n", "bash: line 1: pythn: command not found"),
         (SHIM, "pyenv: python3.9: command not found"),
-        (COUNTED, "KeyError: 'text' (at /home/me/train.py:8)"),
+        (
+            COUNTED,
+            "KeyError: 'text' (at /home/me/train.py:8, raised at datasets/arrow_dataset.py:3 in map)",
+        ),
         ("a\x1b[2J::error::b\n", "a [2J::error::b"),
     ],
 )
 def test_the_last_words_are_the_error_and_the_users_own_line(text: str, words: str) -> None:
     assert last_words(text) == words
+
+
+LIBRARY = """
+def train():
+    try:
+        step()
+    except RuntimeError as error:
+        return describe_failure(error).reason
+
+def step():
+    raise RuntimeError("shape '[8, 33]' is invalid")
+"""
+
+
+def test_a_crash_inside_a_library_is_told_at_the_line_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What watches a trainer catches the error before it reaches the user's line."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    library = {"describe_failure": describe_failure}
+    exec(compile(LIBRARY, "/venv/lib/python3.11/site-packages/trl/trainer.py", "exec"), library)
+    # An editable install outside of the working folder is a library too.
+    between = {"train": library["train"]}
+    exec(compile("def go(): return train()", "/src/mine/go.py", "exec"), between)
+    script: dict[str, Any] = {"go": between["go"]}
+    file = str(tmp_path / "work" / "sft" / "sft.py")
+    exec(compile("def main():\n    return go()\nreason = main()", file, "exec"), script)
+    assert script["reason"] == (
+        "RuntimeError: shape '[8, 33]' is invalid "
+        "(at sft/sft.py:2 in main, raised at trl/trainer.py:9 in step)"
+    )
+    found = PLACE.search(script["reason"])
+    assert found is not None
+    assert found["function"] == "main"
+    assert found["raised"] == "trl/trainer.py:9 in step"
 
 
 @pytest.mark.parametrize(
