@@ -141,8 +141,8 @@ def stays_in_training_mode(record: RunRecord) -> Answer:
     noisy = seen.get("noisy_modules", 0)
     if not modes[0]:
         words = "the model trains in evaluation mode from the start"
-        lost = f"{words}: dropout or batch norm of {counted(noisy, 'module')} is off"
-        return replace(not_asked(words), lost="" if any(modes) or not noisy else lost)
+        lost = "" if any(modes) or not noisy else f"{words}: dropout or batch norm is off"
+        return replace(not_asked(words), lost=lost)
     if not noisy:
         return only_for("models with dropout or batch norm")
     if all(modes):
