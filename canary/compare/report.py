@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -158,6 +158,11 @@ class KeyChange:
     """Cannot change what is trained or how fast."""
 
 
+def stripped(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines without the space around them."""
+    return tuple(line.strip() for line in lines)
+
+
 @dataclass(frozen=True)
 class Place:
     """A changed place that can have caused a difference."""
@@ -179,8 +184,7 @@ class Place:
     @property
     def is_move(self) -> bool:
         """Whether the same lines stand elsewhere now."""
-        removed, added = ([*map(str.strip, lines)] for lines in (self.removed, self.added))
-        return removed == added
+        return stripped(self.removed) == stripped(self.added)
 
 
 @dataclass(frozen=True)

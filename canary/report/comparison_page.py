@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from canary.compare.exact.lane import NO_SIGNALS
 from canary.compare.exact.stages import STAGES
-from canary.compare.places import SHOWN
+from canary.compare.place_words import SHOWN
 from canary.compare.report import Comparison
 from canary.errors import counted
 from canary.record.types import RunRecord

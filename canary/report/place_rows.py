@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from canary.compare.checks import CHECKS
-from canary.compare.places import MODULE, SHOWN, ChangedLines, change_of, only, whole_change
+from canary.compare.place_words import SHOWN, ChangedLines, change_of, only, whole_change
+from canary.compare.ran_lines import MODULE
 from canary.compare.report import Comparison
 from canary.compare.verdict import leading_failure
 from canary.errors import counted

@@ -11,7 +11,7 @@ from typing import Any
 from canary.compare.checks import is_metric_gate, title_of
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.missing import MISSING
-from canary.compare.places import SHOWN
+from canary.compare.place_words import SHOWN
 from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.errors import counted, cut

@@ -15,8 +15,8 @@ from canary.compare.diagnosis.row import Finding, Row, evidence_of
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, Suspect
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.stages import STAGE_OF
+from canary.compare.place_words import SHOWN, sentence, where
 from canary.compare.places import OF_STAGE as PHASES_OF_STAGE
-from canary.compare.places import SHOWN, sentence, where
 from canary.compare.report import Check, CheckStatus, Group
 from canary.record.phases import PHASES
 

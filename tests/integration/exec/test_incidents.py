@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from canary.compare.diagnosis.source_changes import SourceChanges, source_between
-from canary.compare.places import sentence
+from canary.compare.place_words import sentence
 from canary.compare.report import Comparison
 from canary.compare.rules import answers
 from canary.compare.stats import compare_to_baseline

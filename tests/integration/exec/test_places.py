@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from canary.compare.diagnosis.source_changes import source_between
-from canary.compare.places import only, sentence
+from canary.compare.place_words import only, sentence
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord

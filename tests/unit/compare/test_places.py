@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
-from canary.compare.places import changed_places, only, sentence
+from canary.compare.place_words import only, sentence
+from canary.compare.places import changed_places
 from canary.compare.report import Difference, KeyChange, Places
 from canary.compare.stats import compare_to_baseline
 from canary.record.exact import Code, FileCode

@@ -122,7 +122,8 @@ MISSING = "ModuleNotFoundError: No module named 'nosuchpackage' (at /home/me/tra
         (SHIM, "pyenv: python3.9: command not found"),
         (
             COUNTED,
-            "KeyError: 'text' (at /home/me/train.py:8, raised at datasets/arrow_dataset.py:3 in map)",
+            "KeyError: 'text' (at /home/me/train.py:8, "
+            "raised at datasets/arrow_dataset.py:3 in map)",
         ),
         ("a\x1b[2J::error::b\n", "a [2J::error::b"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.compare.places import sentence
+from canary.compare.place_words import sentence
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
