@@ -22,7 +22,7 @@ from canary.compare.idle_places import is_whole, not_run
 from canary.compare.ran_lines import MODULE as MODULE
 from canary.compare.ran_lines import RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places
-from canary.errors import cut, nearest
+from canary.errors import counted, cut, nearest
 from canary.protocol.failure import PLACE
 from canary.record.exact import Code
 from canary.record.types import RunRecord
@@ -63,6 +63,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 YAML = (".yaml", ".yml")
 PROSE = (".md", ".rst", ".ipynb", ".lock")
 OF_TOOLS = ("LICENSE", "Makefile", "Dockerfile", "pyproject.toml", "setup.cfg", "requirements")
+EXITED = re.compile(r"^the command exited with code -?\d+: ")
 SHOWN = 3
 """Places that an answer names."""
 LONGEST, AROUND = 80, 20
@@ -78,8 +79,8 @@ class ChangedLines:
     label: str
     """`was`, `now`, `added`, `removed` or `moved`."""
     lines: tuple[str, ...]
-    more: int
-    """Lines that are not shown."""
+    more: str = ""
+    """How many lines are not shown: `(+2 lines)`."""
 
 
 def changed_places(
@@ -101,8 +102,11 @@ def changed_places(
     never = {*ORDER} - {*fitting, SETUP} if fitting and at_once else set()
     code, others, idle = _of_files(source.files if source else (), was, new, phases)
     keys = [change for change in config if not change.cosmetic]
-    packages = [_of_key("package", change) for change in environment if not change.cosmetic]
+    kept = [change for change in environment if not change.cosmetic]
     unset = _unset_settings(before, now, config)
+    if now.status != "completed":  # It did not live to record them all.
+        kept, unset = ([one for one in some if one.current is not None] for some in (kept, unset))
+    packages = [_of_key("package", change) for change in kept]
     made = made_by_command(before, now, keys)
     given = [change for change in keys if change.key not in made]
     if packages or not (code or others or given):
@@ -138,8 +142,9 @@ def places_of_failure(record: RunRecord, source: SourceChanges | None, seen: Pla
     if found is None:
         return seen
     name, line = found["file"], int(found["line"])
-    words = (PLACE.sub("", reason, count=1),)
-    seen = replace(seen, failed=Place("error", name, line, found["function"] or "", added=words))
+    words = (EXITED.sub("", PLACE.sub("", reason, count=1)),)
+    failed = Place("error", name, line, found["function"] or "", added=words)
+    seen = replace(seen, failed=replace(failed, raised=found["raised"] or ""))
     hunks = [(file.path, one) for file in (source.files if source else ()) for one in file.hunks]
     near = [
         (max(one.line - 1 - line, line - one.line - max(len(one.added), 1), 0), path, one)
@@ -250,7 +255,9 @@ def whole_change(place: Place) -> tuple[ChangedLines, ...]:
         texts = [list(lines) for lines in zip(*pairs, strict=True)]
     return tuple(
         ChangedLines(
-            label, tuple(cut(one, LONGEST) for one in lines[:MOST_LINES]), len(lines[MOST_LINES:])
+            label,
+            tuple(cut(one, LONGEST) for one in lines[:MOST_LINES]),
+            f"(+{counted(more, 'line')})" if (more := len(lines) - MOST_LINES) > 0 else "",
         )
         for (label, _), lines in zip(sides, texts, strict=True)
     )

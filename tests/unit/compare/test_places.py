@@ -314,7 +314,8 @@ def test_a_crash_has_the_users_line_and_the_changed_place(line: int, near: int, 
         f"  train.py:{near} changed",
         f"    was: {was}",
         f"    now: {now}",
-        "  Mend it, or undo the change.",
+        "  Mend it, or undo the change. The traceback is in log.txt of run "
+        f"{failed[-1].run_id}.",
     ]
     without = compare_to_baseline(failed, baseline)
     assert without.places.failed == found.places.failed
