@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from canary.compare.ran_lines import MODULE
 from canary.compare.report import Place, Places, stripped
-from canary.errors import cut, nearest
+from canary.errors import counted, cut, nearest
 
 SHOWN = 3
 """Places that an answer names."""
@@ -24,8 +24,8 @@ class ChangedLines:
     label: str
     """`was`, `now`, `added`, `removed` or `moved`."""
     lines: tuple[str, ...]
-    more: int
-    """Lines that are not shown."""
+    more: str = ""
+    """How many lines are not shown: `(+2 lines)`."""
 
 
 def where(place: Place) -> str:
@@ -66,7 +66,9 @@ def whole_change(place: Place) -> tuple[ChangedLines, ...]:
         texts = [list(lines) for lines in zip(*pairs, strict=True)]
     return tuple(
         ChangedLines(
-            label, tuple(cut(one, LONGEST) for one in lines[:MOST_LINES]), len(lines[MOST_LINES:])
+            label,
+            tuple(cut(one, LONGEST) for one in lines[:MOST_LINES]),
+            f"(+{counted(more, 'line')})" if (more := len(lines) - MOST_LINES) > 0 else "",
         )
         for (label, _), lines in zip(sides, texts, strict=True)
     )

@@ -60,6 +60,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 YAML = (".yaml", ".yml")
 PROSE = (".md", ".rst", ".ipynb", ".lock")
 OF_TOOLS = ("LICENSE", "Makefile", "Dockerfile", "pyproject.toml", "setup.cfg", "requirements")
+EXITED = re.compile(r"^the command exited with code -?\d+: ")
 
 
 def changed_places(
@@ -81,8 +82,11 @@ def changed_places(
     never = {*ORDER} - {*fitting, SETUP} if fitting and at_once else set()
     code, others, idle = _of_files(source.files if source else (), was, new, phases)
     keys = [change for change in config if not change.cosmetic]
-    packages = [_of_key("package", change) for change in environment if not change.cosmetic]
+    kept = [change for change in environment if not change.cosmetic]
     unset = _unset_settings(before, now, config)
+    if now.status != "completed":  # It did not live to record them all.
+        kept, unset = ([one for one in some if one.current is not None] for some in (kept, unset))
+    packages = [_of_key("package", change) for change in kept]
     made = made_by_command(before, now, keys)
     given = [change for change in keys if change.key not in made]
     if packages or not (code or others or given):
@@ -127,8 +131,9 @@ def places_of_failure(record: RunRecord, source: SourceChanges | None, seen: Pla
     if found is None:
         return seen
     name, line = found["file"], int(found["line"])
-    words = (PLACE.sub("", reason, count=1),)
-    seen = replace(seen, failed=Place("error", name, line, found["function"] or "", added=words))
+    words = (EXITED.sub("", PLACE.sub("", reason, count=1)),)
+    failed = Place("error", name, line, found["function"] or "", added=words)
+    seen = replace(seen, failed=replace(failed, raised=found["raised"] or ""))
     hunks = [(file.path, one) for file in (source.files if source else ()) for one in file.hunks]
     near = [
         (max(one.line - 1 - line, line - one.line - max(len(one.added), 1), 0), path, one)

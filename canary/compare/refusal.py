@@ -9,7 +9,7 @@ from canary.compare.exact.changes import config_changes
 from canary.compare.report import Comparison
 from canary.compare.verdict import LONGEST, cut_to_fit
 from canary.errors import InputError
-from canary.protocol.failure import PLACE
+from canary.protocol.failure import PLACE, named_error
 from canary.record.types import RunRecord
 
 CRASHED = ("failed", "oom", "timeout")
@@ -79,8 +79,8 @@ def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -
     crashed = [record for record in current if record.status in CRASHED]
     if len(crashed) < 2 or len(crashed) < len(current) or not good_baseline:
         return ""
-    last = crashed[-1]
-    ended = f"Regression: all {len(crashed)} current runs ended early ({last.status})"
-    words = f"{ended}, but the baseline completes: {how_it_ended(last)}"
-    place = PLACE.search(words)  # the second line names it, with the whole error
-    return cut_to_fit(f"{words.replace(place[0], '')}.", LONGEST) if place else f"{words}."
+    reason = current[-1].reason or how_it_ended(current[-1])
+    start, end = "Regression: ", f", in the {len(current)} current runs only."
+    # The second line names the place, with the whole error.
+    words = named_error(reason) or PLACE.sub("", reason, count=1)
+    return f"{start}{cut_to_fit(words.rstrip('.'), LONGEST - len(start) - len(end))}{end}"

@@ -180,6 +180,8 @@ class Place:
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     """Of an `error`, its words."""
+    raised: str = ""
+    """Of an `error`, the line of a library that raised it."""
 
     @property
     def is_move(self) -> bool:

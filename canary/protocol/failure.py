@@ -27,6 +27,11 @@ PLACE = re.compile(
     r"(?:, raised at (?P<raised>[^()]+))?\)"
 )
 """The user's line in a reason, and the line of a library that raised the error."""
+NAMED = re.compile(
+    r"(?:^|exited with code -?\d+(?: before training)?: |^rank [^:;]*: )"
+    r"(?P<error>(?:(?:\w+\.)*[A-Z]\w*|(?:\w+\.)+\w+)(?:: .*)?$)"
+)
+"""The error that ended a program, in a reason without its place."""
 LAUNCHERS = ("torch.distributed.elastic.", "subprocess.CalledProcessError")
 """Errors of torchrun and accelerate, which only say that one of their processes failed."""
 NOT_FOUND = re.compile(r"FileNotFoundError|No such file|does not exist|ModuleNotFoundError")
@@ -96,6 +101,12 @@ def one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     name = type(error).__name__
     return (f"{name}: {text}" if text else name)[:LONGEST]
+
+
+def named_error(reason: str) -> str:
+    """Return type and message of the error that a reason names with its line; otherwise empty."""
+    found = NAMED.search(PLACE.sub("", reason, count=1)) if PLACE.search(reason) else None
+    return found["error"] if found else ""
 
 
 def last_words(output: str) -> str:

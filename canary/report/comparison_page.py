@@ -146,8 +146,9 @@ def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
     if not compared(found):
         return
     yield "Where?", _where(view)
-    yield "How sure?", _how_sure(found, view)
-    yield "Is it slower?", _slower(found)
+    if not found.places.failed:  # A crash needs no statistics.
+        yield "How sure?", _how_sure(found, view)
+        yield "Is it slower?", _slower(found)
     if view.not_run:
         yield "What was not compared?", view.not_run
     if view.do:
@@ -155,7 +156,10 @@ def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
 
 
 def _where(view: View) -> str:
-    rows = [f"{row.where} {row.note}".rstrip() for row in view.places]
+    rows = [
+        f"{row.where} {row.note}{f': {row.text}' if row.is_error else ''}".rstrip()
+        for row in view.places
+    ]
     if rows:
         more = f" and {view.more_places} more" if view.more_places else ""
         return f"{'; '.join(rows)}{more}"
@@ -203,8 +207,8 @@ def _slower(found: Comparison) -> str:
 
 
 def _stages(found: Comparison) -> Iterator[StageRow]:
-    """Yield the stages of the exact lane that were compared."""
-    if not compared(found):
+    """Yield the stages of the exact lane that were compared; a crash can only show differences."""
+    if not compared(found) or (found.places.failed and not found.differences):
         return
     first = found.first_difference.stage if found.first_difference else ""
     checks = {check.name: check for check in found.checks if check.lane == "exact"}

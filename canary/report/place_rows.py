@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from canary.compare.checks import CHECKS
+from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.place_words import SHOWN, ChangedLines, change_of, only, whole_change
 from canary.compare.ran_lines import MODULE
 from canary.compare.report import Comparison
@@ -35,6 +36,8 @@ class PlaceRow:
     line: int | None = None
     changes: tuple[ChangedLines, ...] = ()
     """All changed lines, if there are several; shown instead of `was` and `text`."""
+    is_error: bool = False
+    """Whether a run failed here; `text` is then the error."""
 
 
 def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
@@ -44,11 +47,12 @@ def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
         return ()
     failed = found.places.failed
     rows, alone = [], only(found.places)
-    for place in (*filter(None, [failed]), *found.places.ran[:SHOWN]):
+    for place in (*filter(None, [failed]), *found.places.ran)[:SHOWN]:
         how, was, text = change_of(place)
         note = f"in {place.function}" if place.function not in ("", MODULE) else ""
         if place is failed:
             note = f"{note} failed".lstrip()
+            note += f" (raised at {place.raised})" if place.raised else ""
         elif alone:
             note = f"{note}, {alone}" if note else f"is {alone}"
         elif failed and not how:
@@ -56,8 +60,16 @@ def place_rows(found: Comparison) -> tuple[PlaceRow, ...]:
         line = f":{place.line}" if place.line is not None else ""
         path = place.name if place.kind == "code" else ""
         where, changes = f"{place.name}{line}", whole_change(place)
-        rows.append(PlaceRow(where, note, text, was, how, path, place.line, changes))
+        rows.append(
+            PlaceRow(where, note, text, was, how, path, place.line, changes, place is failed)
+        )
     return tuple(rows)
+
+
+def is_explained_crash(found: Comparison) -> bool:
+    """Return whether a crash names its error, so that `unknown` as the cause would add nothing."""
+    named = {suspect.category for suspect in found.diagnosis.suspects}
+    return found.places.failed is not None and named <= {RegressionCategory.UNKNOWN}
 
 
 def not_run(found: Comparison) -> str:
@@ -71,14 +83,16 @@ def not_run(found: Comparison) -> str:
     every = f"{', '.join(others)} and {last}" if others else last
     if found.places.by_line:
         return f"{every} changed, and did not run in {look}: raise look_steps to compare {them}"
-    only = "they run" if others else "it runs"
-    return f"{every} changed, and {look} did not call {them}: raise look_steps if {only} only later"
+    was = "were" if others else "was"
+    later = "if they run" if others else "if it runs"
+    return f"{every} changed, and {was} not seen to run in {look}: {later} later, raise look_steps"
 
 
 def to_do(found: Comparison, remedy: str) -> str:
     """Return what to do. `remedy`: what would decide checks that are undecided; may be empty."""
     if found.places.failed:
-        return MEND
+        run = found.current.run_ids[-1:]
+        return f"{MEND} The traceback is in log.txt of run {run[0]}." if run else MEND
     if found.verdict == "changed":
         label = (
             f"Meant? Someone with write permission sets the label {found.label}. Otherwise undo it."

@@ -18,7 +18,14 @@ from canary.errors import counted, cut
 from canary.record.jsonio import number
 from canary.report.bisect_hint import Hint
 from canary.report.numbers import amount, signed, significant
-from canary.report.place_rows import PlaceRow, compared, not_run, place_rows, to_do
+from canary.report.place_rows import (
+    PlaceRow,
+    compared,
+    is_explained_crash,
+    not_run,
+    place_rows,
+    to_do,
+)
 
 GROUPS = ("performance", "memory", "stability", "correctness")
 STATUS_WORDS = {
@@ -148,7 +155,9 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
         mark=VERDICTS[found.verdict].mark,
         first_line=found.first_line,
         places=(places := place_rows(found)),
-        more_places=max(0, len(found.places.ran) - SHOWN) if places else 0,
+        more_places=max(0, len(found.places.ran) - SHOWN + bool(found.places.failed))
+        if places
+        else 0,
         not_run=not_run(found),
         do=to_do(found, remedy),
         name=found.current.name or found.baseline.name,
@@ -168,7 +177,7 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
         why=_why(found),
-        suspects=tuple(map(_suspect, found.diagnosis.suspects)),
+        suspects=() if is_explained_crash(found) else _suspects(found),
         alerts=tuple(alert.sentence() for alert in found.alerts[:SHOWN_ALERTS]),
         config=_changes(found.config_changes),
         environment=_changes(found.environment_changes),
@@ -214,6 +223,10 @@ def _why(found: Comparison) -> str:
         return WHY_UNDECIDED
     named = {suspect.category for suspect in found.diagnosis.suspects}
     return NOT_FOUND if named == {RegressionCategory.UNKNOWN} else WHY
+
+
+def _suspects(found: Comparison) -> tuple[SuspectRow, ...]:
+    return tuple(map(_suspect, found.diagnosis.suspects))
 
 
 def _suspect(suspect: Suspect) -> SuspectRow:

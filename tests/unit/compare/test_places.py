@@ -315,7 +315,7 @@ def test_a_crash_has_the_users_line_and_the_changed_place(line: int, near: int, 
         f"  train.py:{near} changed",
         f"    was: {was}",
         f"    now: {now}",
-        "  Mend it, or undo the change.",
+        f"  Mend it, or undo the change. The traceback is in log.txt of run {failed[-1].run_id}.",
     ]
     without = compare_to_baseline(failed, baseline)
     assert without.places.failed == found.places.failed
