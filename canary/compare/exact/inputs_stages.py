@@ -173,8 +173,8 @@ def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, 
     pairs = [pair for steps in zip(before, after, strict=True) for pair in _others(*steps)]
     same = all(was.get("sha256") == now.get("sha256") for was, now in pairs)
     signal: Literal["sha256", "earlier_sha256"] = EARLIER if same else "sha256"
-    sides = ([short(micro.get(signal)) for micro in pair] for pair in pairs)
-    was, now = next(pair for pair in sides if pair[0] != pair[1])
+    sides = ([micro.get(signal) for micro in pair] for pair in pairs)
+    was, now = map(short, next(pair for pair in sides if pair[0] != pair[1]))
     words = "other values in the calls before the last" if same else _without_counts(before, after)
     return signal, was, now, f"{words}, {place}"
 
