@@ -160,7 +160,7 @@ def test_a_loss_of_step_1_comes_before_batches_of_step_2(tmp_path: Path) -> None
     found = compare_to_baseline(recorded(tmp_path, SHARED_STREAM, "stays"), clean, gates=())
     assert (first(found), cause(found)) == (("first_loss", 1), "objective"), found.first_line
     assert [d.step for d in found.differences if d.stage == "batches"] == [2]
-    assert found.first_line.startswith("Changed: the loss differs from step 1")
+    assert found.first_line.startswith("Regression: the model trains in evaluation mode")
 
 
 def test_a_policys_observations_are_its_batch(tmp_path: Path) -> None:
