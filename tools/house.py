@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 71_900,
-    "lines of tests": 64_870,
+    "lines of canary": 71_960,
+    "lines of tests": 64_950,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -31,10 +31,10 @@ LIMITS = {
     "lines of canary/ladder": 1_950,
     "lines of canary/machine": 1_070,
     "lines of canary/matrix": 2_340,
-    "lines of canary/protocol": 910,
+    "lines of canary/protocol": 920,
     "lines of canary/pytest_plugin": 720,
     "lines of canary/record": 4_450,
-    "lines of canary/report": 4_280,
+    "lines of canary/report": 4_310,
     "lines of canary/runner": 2_550,
     "lines of canary/serve": 1_000,
     "lines of canary/training": 18_010,

@@ -83,9 +83,9 @@ def not_run(found: Comparison) -> str:
     every = f"{', '.join(others)} and {last}" if others else last
     if found.places.by_line:
         return f"{every} changed, and did not run in {look}: raise look_steps to compare {them}"
-    was = "were" if others else "was"
-    later = "if they run" if others else "if it runs"
-    return f"{every} changed, and {was} not seen to run in {look}: {later} later, raise look_steps"
+    only_late = "they run" if others else "it runs"
+    late = f"raise look_steps if {only_late} only later"
+    return f"{every} changed, and {look} did not call {them}: {late}"
 
 
 def to_do(found: Comparison, remedy: str) -> str:
