@@ -124,10 +124,10 @@ def test_the_first_line_has_the_count_of_data_or_batches_that_differ() -> None:
     assert found.first_line == f"Changed: batches differ from step 1 on: {count}."
     shorter.exact["data"]["dataset_sha256"] = OTHER
     found = compare_to_baseline(shorter, before, gates=())
-    assert found.first_line == f"Changed: the data set differs: {count}."
+    assert found.first_line == f"Changed: the dataset differs: {count}."
     before.exact["data"]["rows"], shorter.exact["data"]["rows"] = 2600, 40
     found = compare_to_baseline(shorter, before, gates=())
-    assert found.first_line == "Changed: the data set differs: rows 2,600 -> 40."
+    assert found.first_line == "Changed: the dataset differs: rows 2,600 -> 40."
 
 
 def test_what_the_loss_gets_beside_the_batch_is_advised_where_it_was_not_seen() -> None:
