@@ -105,7 +105,7 @@ def test_the_last_step_is_pairs_of_the_culprit_and_its_parent(
 
 def test_the_answer_has_evidence_and_the_line(masked: tuple[Bisected, Before]) -> None:
     found, _ = masked
-    assert "end-of-sequence labels are masked" in found.answer.finished.out
+    assert "EOS labels are masked" in found.answer.finished.out
     assert "trainlab/data/collate.py" in found.answer.finished.out
     assert "Use one constant for ignored labels" in found.answer.finished.out
 

@@ -106,7 +106,7 @@ def test_each_verdict_passes_warns_or_fails_as_everywhere(
     assert "\n" not in first
     run = "canary_output/20260202-000001-train"
     for wanted in (
-        "The end-of-sequence labels are masked: 24 -> 0.",
+        "The EOS labels are masked: 24 -> 0.",
         "labels_contain_eos: 0 EOS among 312 label tokens",
         f"Record: {run}\nAll checks: canary compare {run} good.json\n"
         f"Accept: canary save-baseline {run} good.json\n",

@@ -232,7 +232,7 @@ SAYS: dict[str, tuple[list[Change], str]] = {
             *every_micro("shapes", {"input_ids": [4, 200]}),
             *every_micro("input_tokens", lambda tokens: tokens + 50),
         ],
-        "longer: 3,341 -> 4,541 tokens. The data set is another one too, or is prepared in another "
+        "longer: 3,341 -> 4,541 tokens. The dataset is another one too, or is prepared in another "
         "way (rows 2000 -> 180)",
     ),
     "another data file": (

@@ -179,8 +179,8 @@ def without_eos(others: int = 0) -> list[Change]:
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        (0, "The end-of-sequence token is no longer appended: "),
-        (1, "The sequences differ and have no end-of-sequence label: "),
+        (0, "EOS is no longer appended: "),
+        (1, "The sequences differ and have no EOS label: "),
     ],
 )
 def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(

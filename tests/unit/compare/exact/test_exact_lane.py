@@ -197,7 +197,7 @@ def test_work_that_follows_from_longer_rows_is_told_and_not_judged() -> None:
     current = altered(current, "exact", "work", "operator_total", to=1.3 * MANY)
     found = compared(altered(current, "exact", "work", "flops", to=9e9))
     assert found.check("flops").status == "skip"
-    assert " -> 9e+09, but step 3 trains on other data: " in found.check("flops").message
+    assert " -> 9 G, but step 3 trains on other data: " in found.check("flops").message
     assert found.check("flops").message.endswith(" tokens")
     assert found.check("operators").status == "fail", "it has as many rows"
 
