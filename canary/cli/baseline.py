@@ -38,7 +38,7 @@ baseline_app = typer.Typer(
 History = Annotated[
     Path | None, typer.Argument(help="Folder of the history; default: the baseline branch.")
 ]
-Canary = Annotated[str | None, typer.Option("--canary", metavar="NAME", help="Only this canary.")]
+Canary = Annotated[str | None, typer.Option("--canary", help="Only this canary.")]
 Keep = Annotated[int, typer.Option("--keep", min=1, help="Newest runs to keep per canary.")]
 KEEP = 50
 KEEP_IN_FOLDER = 100

@@ -29,51 +29,34 @@ ConfigFile = Annotated[
 ]
 TrainingType = Annotated[
     str | None,
-    typer.Option(
-        "--type",
-        metavar="TYPE",
-        help=f"What the config trains: {', '.join(KINDS)} [{DEFAULT_TRAINER}].",
-    ),
+    typer.Option("--type", help=f"What the config trains: {', '.join(KINDS)} [{DEFAULT_TRAINER}]."),
 ]
 RunnerKind = Annotated[
     str | None,
     typer.Option(
-        metavar="RUNNER",
         help="hosted: a CPU machine of GitHub judges only what is learned. Your GPU runner:"
-        " docker, container or none [docker].",
+        " docker, container or none [docker]."
     ),
 ]
 Forks = Annotated[
     bool | None, typer.Option("--forks/--no-forks", help="Gate pull requests from forks too.")
 ]
 Configs = Annotated[
-    list[str] | None,
-    typer.Option("--config", metavar="CONFIG", help="Config; may be repeated [canary.yaml]."),
+    list[str] | None, typer.Option("--config", help="Config; may be repeated [canary.yaml].")
 ]
-Labels = Annotated[
-    str | None,
-    typer.Option(metavar="LABELS", help="Labels of the GPU runner [self-hosted,gpu]."),
-]
+Labels = Annotated[str | None, typer.Option(help="Labels of the GPU runner [self-hosted,gpu].")]
 Nightly = Annotated[
     bool | None, typer.Option("--nightly/--no-nightly", help="Run the canary every night too.")
 ]
 Against = Annotated[
     str | None,
-    typer.Option(
-        metavar="COMPARE",
-        help="baseline: compare with stored runs; ab: train both commits [baseline].",
-    ),
+    typer.Option(help="baseline: compare with stored runs; ab: train both commits [baseline]."),
 ]
 ModelCache = Annotated[
     str | None,
-    typer.Option(
-        metavar="FOLDER", help="Hugging Face home on the runner, for downloaded models and data."
-    ),
+    typer.Option(help="Hugging Face home on the runner, for downloaded models and data."),
 ]
-Image = Annotated[
-    str | None,
-    typer.Option(metavar="IMAGE", help="Image of the canary, by digest [the release's]."),
-]
+Image = Annotated[str | None, typer.Option(help="Image of the canary, by digest [the release's].")]
 WorkflowsDir = Annotated[
     Path | None,
     typer.Option("-o", "--output-dir", help="Folder for the workflow [.github/workflows]."),

@@ -54,10 +54,7 @@ Output = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if inconclusive.")]
 Tier = Annotated[
-    str | None,
-    typer.Option(
-        "--threshold-tier", metavar="TIER", help="Limits: default, smoke, perf or nightly."
-    ),
+    str | None, typer.Option("--threshold-tier", help="Limits: default, smoke, perf or nightly.")
 ]
 ThresholdFile = Annotated[Path | None, typer.Option("--threshold-file", help="YAML with limits.")]
 Noise = Annotated[Path | None, typer.Option("--noise", help="Noise model from calibrate.")]
@@ -69,9 +66,7 @@ RemoteName = Annotated[
 ]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The baseline branch.")]
 BRANCH = "canary-baselines"
-Form = Annotated[
-    str, typer.Option("--format", metavar="FORM", help="Output: text, markdown or json.")
-]
+Form = Annotated[str, typer.Option("--format", help="Output: text, markdown or json.")]
 Accept = Annotated[
     str | None,
     typer.Option("--accept", metavar="REASON", help="Accept changed learning, for this reason."),

@@ -31,11 +31,7 @@ def serve(
     ] = 8642,
     host: Annotated[
         str,
-        typer.Option(
-            "--host",
-            metavar="ADDRESS",
-            help="Where to listen; any address but loopback asks for a token.",
-        ),
+        typer.Option("--host", help="Where to listen; any address but loopback asks for a token."),
     ] = "127.0.0.1",
     token_file: Annotated[
         Path | None,

@@ -78,8 +78,7 @@ def run(
 def exec_(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Your training command.")],
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="Name of the canary and of its run folders."),
+        str | None, typer.Option("--name", help="Name of the canary and of its run folders.")
     ] = None,
     max_steps: Annotated[
         int | None,
@@ -147,10 +146,7 @@ def import_(
         Path | None, typer.Argument(metavar="SOURCE", help="What the training left.")
     ] = None,
     format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORM", help="Format of the source [found from the files]."
-        ),
+        str | None, typer.Option("--format", help="Format of the source [found from the files].")
     ] = None,
     preset: Annotated[
         str | None,
@@ -162,15 +158,12 @@ def import_(
     ] = None,
     output_dir: OutputDir = None,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="Name of the canary [the framework's]."),
+        str | None, typer.Option("--name", help="Name of the canary [the framework's].")
     ] = None,
     machine: MachineType = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            "--run", metavar="RUN", help="Run of a source with several, by name, id or number."
-        ),
+        typer.Option("--run", help="Run of a source with several, by name, id or number."),
     ] = None,
     presets: Annotated[bool, typer.Option("--presets", help="List the presets.")] = False,
     show_preset: Annotated[

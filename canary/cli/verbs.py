@@ -48,6 +48,16 @@ SEARCH = "Search, and many at once"
 class _Verbs(typer.core.TyperGroup):
     """Verbs in `--help` under their `rich_help_panel`; hidden ones have none."""
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a verb whose help names values as docs/cli.md does, not by types of Python."""
+        verb: Any = super().get_command(ctx, cmd_name)
+        for one in verb.params if verb else ():
+            if one.param_type_name == "argument":
+                one.display_type_rich = lambda ctx: ""
+            if not getattr(one, "is_flag", False):
+                one.metavar = one.metavar or one.name.rstrip("_").upper()
+        return verb
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write one section per group, in the order in which the groups are first used."""
         groups: dict[str, list[tuple[str, str]]] = {}

@@ -87,7 +87,7 @@ def _micro(facts: Facts) -> list[tuple[Micro, Micro]]:
 def _of_eos(facts: Facts) -> str:
     was, now = facts.exact_counts("eos_labels")[0]
     how = "no longer appended" if now == 0 else ("dropped" if now < was else "added")
-    return f"EOS is {how}: {was:,} -> {now:,} labels"
+    return f"EOS is {how}: {was:,} -> {now:,}"
 
 
 def _of_other_size(facts: Facts) -> str:
