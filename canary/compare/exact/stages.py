@@ -86,7 +86,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("first_update", "outcome", "the first update and the learning rates", _update,
         steps=lambda exact: exact.get("trajectory", {}).get("learning_rates", []),
         outcome="update"),
-    Stage("trajectory", "outcome", "the losses of the look's steps", _trajectory,
+    Stage("trajectory", "outcome", "the losses of the first steps", _trajectory,
         named=lambda exact: _has_values(exact.get("trajectory", {}).get("losses", [])),
         steps=lambda exact: exact.get("trajectory", {}).get("losses", [])),
     Stage("work", "work", "the work of one step"),

@@ -170,7 +170,7 @@ def test_a_comment_lists_failed_checks_in_plain_words_and_figures_only_of_quanti
     (line,) = (line for line in shown.splitlines() if line.startswith("- **Also failed or changed"))
     assert line == (
         "- **Also failed or changed**: median step time +20.0%, the gate on acc.mean -50.0%, "
-        "the loss of step 1, the batches that enter each step, the losses of the look's steps"
+        "the loss of step 1, the batches that enter each step, the losses of the first steps"
     )
     undecided = tuple(replace(one, status="inconclusive") for one in checks[:2])
     shown = section(replace(found(PLACE), checks=undecided), SOURCE, LIMIT)
