@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 71_930,
-    "lines of tests": 64_950,
+    "lines of canary": 71_940,
+    "lines of tests": 64_960,
     "lines of bench": 20_200,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -22,7 +22,7 @@ LIMITS = {
     "lines of canary/bisect": 2_660,
     "lines of canary/campaign": 2_300,
     "lines of canary/cli": 1_910,
-    "lines of canary/compare": 12_530,
+    "lines of canary/compare": 12_540,
     "lines of canary/config": 2_880,
     "lines of canary/gate": 2_860,
     "lines of canary/github": 2_190,

@@ -13,6 +13,8 @@ SHOWN = 3
 """Places that an answer names."""
 LONGEST, AROUND = 80, 20
 """Characters of a changed line in an answer; of a long one, those around what is cut."""
+MOST_COMPARED = 1_000
+"""Characters of a line that are compared: the time grows faster than their square."""
 MOST_LINES = 4
 """Changed lines of one side in an answer."""
 
@@ -50,7 +52,9 @@ def change_of(place: Place) -> tuple[str, str, str]:
     sides = {label: stripped(lines) for label, lines in _changed_lines(place)}
     if "was" in sides:
         gone, now = sides["was"], sides["now"][0]
-        return "", *_apart(nearest(now, gone) or gone[0], now)
+        short = {one[:MOST_COMPARED]: one for one in reversed(gone)}
+        closest = nearest(now[:MOST_COMPARED], [*short])
+        return "", *_apart(short[closest] if closest else gone[0], now)
     return next(((how, "", cut(lines[0], LONGEST)) for how, lines in sides.items()), ("", "", ""))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.compare.place_words import only, sentence
 from canary.compare.places import changed_places
-from canary.compare.report import Difference, KeyChange, Places
+from canary.compare.report import Difference, KeyChange, Place, Places
 from canary.compare.stats import compare_to_baseline
 from canary.record.exact import Code, FileCode
 from canary.record.types import RunRecord
@@ -392,3 +393,14 @@ def test_a_function_that_the_steps_belong_to_is_not_one_that_no_step_called() ->
     found = places(before, now, IDLE)
     assert found.ran
     assert not found.not_run
+
+
+def test_a_long_line_costs_no_time() -> None:
+    """A stranger's line may have hundreds of thousands of characters."""
+    letters = "".join(map(chr, range(0x4E00, 0x4E00 + 300))) * 400
+    place = Place(
+        "code", "a.py", 1, removed=(f"# {letters}", "x = 1"), added=(f"# {letters[::-1]}",)
+    )
+    begun = time.monotonic()
+    assert sentence(place).startswith("a.py:1: # ")
+    assert time.monotonic() - begun < 5
