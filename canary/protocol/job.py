@@ -119,6 +119,8 @@ class Result:
     """With several ranks: `{world_size, nodes, failed_rank}`."""
     command_code: int | None = None
     """Exit code of the user's command, if there was one."""
+    exits: bool = False
+    """Whether the training ended because its process did: then the exit code counts."""
     not_varied: str | None = None
     """Why the job's variation is not possible."""
 

@@ -130,9 +130,9 @@ class CommandRunner(LocalRunner):
 
     def _is_over(self, job: Job, watch: RankProcesses) -> bool:
         """Whether a training that is only looked at has written all results. A failed one ends by
-        itself."""
+        itself, and so does one that its process's end has ended."""
         ended = watch.outcome() if job.exact and watch.complete() else None
-        self._look_over = ended is not None and ended.status == "completed"
+        self._look_over = ended is not None and ended.status == "completed" and not ended.exits
         return self._look_over
 
     def _tidy(self, child: Child) -> None:
@@ -147,7 +147,7 @@ class CommandRunner(LocalRunner):
         result = watch.outcome()
         if result is None:
             result = self._without_result(job, returncode, watch)
-        elif job.exact and result.status == "completed":
+        elif job.exact and result.status == "completed" and not (result.exits and returncode):
             return result  # the command's code after its training did not run
         elif result.status == "completed" and returncode and result.training.get("cut"):
             note = (

@@ -108,6 +108,8 @@ class JobKeeper(LaunchKeeper):
 
     written = False
     """Whether the result is written."""
+    exits = False
+    """Whether the process itself ends."""
 
     def begin(self, loop: Loop) -> Look:
         """Begin the loop, and return its look."""
@@ -128,7 +130,8 @@ class JobKeeper(LaunchKeeper):
         leave(f"ended after step {steps}; what comes after the loop does not run")
 
     def end(self, collector: LoopCollector, error: BaseException | None) -> None:
-        """Write the result for the parent, once. It then ends a process that is only looked at."""
+        """Write the result for the parent, once. It then ends a process that is only looked at, and
+        that does not end by itself."""
         if self.written:
             return
         self.written = True
@@ -138,8 +141,8 @@ class JobKeeper(LaunchKeeper):
                 self._training.write(describe_failure(error))
                 return
             collector.stop()
-            self._training.write(self._result(collector))
-        if self._job.exact and collector.steps:
+            self._training.write(replace(self._result(collector), exits=self.exits))
+        if self._job.exact and collector.steps and not self.exits:
             wait_for_the_end()
 
 

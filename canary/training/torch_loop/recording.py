@@ -297,6 +297,7 @@ class Recording:
 
     def process_ends(self, error: BaseException | None) -> None:
         """The process ends, perhaps by an error."""
+        self._keeper.exits = True
         if self._optimizers.any_stepped and not self.is_over and error is None:
             self._close()
         self._keeper.end(self.collector, None if self.is_over else error)

@@ -57,3 +57,25 @@ def test_a_failure_within_the_look_has_the_commands_code(tmp_path: Path) -> None
     done = canary("exec", "--exact", "--", sys.executable, "train.py", cwd=tmp_path)
     assert done.code == 1, done.err
     assert "ZeroDivisionError" in done.err
+
+
+@pytest.mark.parametrize("leaving", ["raise SystemExit(3)", "__import__('os')._exit(3)"])
+def test_an_exit_before_the_look_is_over_has_the_commands_code(
+    tmp_path: Path, leaving: str
+) -> None:
+    (tmp_path / "train.py").write_text(
+        PLAIN.replace("optimizer.step()", f"optimizer.step(); {leaving}")
+    )
+    done = canary("exec", "--exact", "-o", "out", "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.code == 3, done.err
+    (run,) = (tmp_path / "out").glob("*train*")
+    assert load_record(run).status == "failed"
+
+
+def test_a_short_training_that_ends_well_is_complete(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PLAIN.replace("torch.ones(40", "torch.ones(4"))
+    done = canary("exec", "--exact", "-o", "out", "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.code == 0, done.err
+    (run,) = (tmp_path / "out").glob("*train*")
+    record = load_record(run)
+    assert (record.status, record.exact["steps"]) == ("completed", 4)
