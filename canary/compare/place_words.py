@@ -104,8 +104,10 @@ def only(places: Places) -> str:
     """Return what makes the first place stand out: `the only changed code that ran`, or empty."""
     if len(places.code) != 1 or len(places.ran) != 1:
         return ""
+    if not places.known and places.idle:
+        return ""
+    if places.hidden:
+        return "the only changed code that was seen to run"
     if not places.idle:
         return "the only changed code"
-    if not places.known:
-        return ""
     return "the only changed code that ran" if places.by_line else "the only changed code in use"

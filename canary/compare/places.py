@@ -20,7 +20,7 @@ from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.idle_places import is_whole, not_run
 from canary.compare.ran_lines import MODULE, RanLines
 from canary.compare.report import Difference, KeyChange, Place, Places, stripped
-from canary.protocol.failure import PLACE
+from canary.protocol.failure import split_place
 from canary.record.exact import Code
 from canary.record.types import RunRecord
 
@@ -58,8 +58,11 @@ OF_STAGE = {
 IMPORTS = ("import ", "from ")
 WORD = re.compile(r"[A-Za-z_]\w*")
 YAML = (".yaml", ".yml")
-PROSE = (".md", ".rst", ".ipynb", ".lock")
-OF_TOOLS = ("LICENSE", "Makefile", "Dockerfile", "pyproject.toml", "setup.cfg", "requirements")
+PROSE = (".md", ".rst", ".ipynb", ".lock", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".ico")
+OF_TOOLS = re.compile(
+    r"(LICENSE|README|CHANGELOG|CONTRIBUTING|Makefile|Dockerfile).*|pyproject\.toml|setup\.cfg"
+    r"|requirements.*\.(txt|in)"
+)
 EXITED = re.compile(r"^the command exited with code -?\d+: ")
 
 
@@ -99,11 +102,27 @@ def changed_places(
     names = {setting_name(key) for key in (*made, *(change.key for change in unset))}
     ordered = sorted(every, key=lambda place: _rank(place, phases, names, never))
     by_line = was.get("noted") == new.get("noted") == "lines"
-    unseen = tuple(not_run(before, now, source.files if source else ()))
+    files = source.files if source else ()
+    unseen = tuple(not_run(before, now, files))
     if not by_line and not is_whole(now):  # Functions that no step called count as run before.
         uncalled = {(one.name, one.function): one for one in code if one.phase == SETUP}
         unseen = tuple(one for one in uncalled.values() if not _goes_on(one, new))
-    return Places(tuple(ordered), idle, bool(was and new), by_line, unseen, _looked(before, now))
+    loaded = {*was.get("files", {}), *new.get("files", {})}
+    unloaded = (
+        one.path.endswith(".py") and loaded.isdisjoint((one.path, one.old_path)) for one in files
+    )
+    return Places(
+        tuple(ordered),
+        idle,
+        known=bool(was and new),
+        by_line=by_line,
+        not_run=unseen,
+        steps=_looked(before, now),
+        hidden=any(unloaded) or bool(was.get("outside") or new.get("outside")),
+        unread=tuple(
+            one.path for one in files if not _is_code(one, was, new) and not _may_be_read(one.path)
+        ),
+    )
 
 
 def _goes_on(place: Place, code: Code) -> bool:
@@ -122,23 +141,25 @@ def _looked(before: RunRecord, now: RunRecord) -> int:
     return min(side.exact.get("steps", 0) for side in sides) if alone else 0
 
 
-def places_of_failure(record: RunRecord, source: SourceChanges | None, seen: Places) -> Places:
+def places_of_failure(
+    record: RunRecord, before: RunRecord, source: SourceChanges | None, seen: Places
+) -> Places:
     """Return the user's line at which a run failed, and the changed place: that line if it changed,
     else what `seen` knows to have run. If that is unknown, the change nearest to the line in its
-    file. An error of syntax may be told of the line beside."""
-    reason = how_it_ended(record)
-    found = PLACE.search(reason)
+    file. An error of syntax may be told of the line beside. `before`: a run of the baseline."""
+    reason, found = split_place(how_it_ended(record))
     if found is None:
         return seen
     name, line = found["file"], int(found["line"])
-    words = (EXITED.sub("", PLACE.sub("", reason, count=1)),)
-    failed = Place("error", name, line, found["function"] or "", added=words)
+    failed = Place("error", name, line, found["function"] or "", added=(EXITED.sub("", reason),))
     seen = replace(seen, failed=replace(failed, raised=found["raised"] or ""))
     hunks = [(file.path, one) for file in (source.files if source else ()) for one in file.hunks]
+    # The name is relative to the training's folder, which may lie deeper than the repository.
+    known = any(name in side.exact.get("code", {}).get("files", {}) for side in (before, record))
     near = [
         (max(one.line - 1 - line, line - one.line - max(len(one.added), 1), 0), path, one)
         for path, one in hunks
-        if f"/{path}".endswith(f"/{name}")
+        if path == name or (not known and path.endswith(f"/{name}"))
     ]
     distance, path, hunk = min(near, key=lambda one: one[0], default=(0, "", None))
     if hunk is None or (seen.known and distance):
@@ -152,7 +173,7 @@ def _of_files(
 ) -> tuple[list[Place], list[Place], int]:
     """Return the places in code, those in other files, and how many changes of code did not run."""
     hunks = [(file, hunk) for file in files for hunk in _with_moves(file.hunks)]
-    if not hunks:
+    if not files:
         return [*_functions_that_differ(was, new, phases)], [], 0
     found = [
         place
@@ -160,6 +181,7 @@ def _of_files(
         if _is_code(file, was, new)
         for place in _of_file(file, was, new, phases)
     ]
+    code = [place for place in found if place is not None]
     others = [
         Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
         for file, hunk in hunks
@@ -167,8 +189,9 @@ def _of_files(
         and not _is_code(file, was, new)
         and not (file.path.endswith(YAML) and _is_comment(hunk))
     ]
-    code = [place for place in found if place is not None]
-    known = {name for file, _ in hunks for name in (file.path, file.old_path)}
+    bits = (file.path for file in files if not file.hunks and _may_be_read(file.path))
+    others += [Place("file", path) for path in bits]
+    known = {name for file in files for name in (file.path, file.old_path)}
     idle = len(found) - len(code)
     return [*code, *_functions_that_differ(was, new, phases, known)], others, idle
 
@@ -190,10 +213,11 @@ def _with_moves(hunks: Sequence[Hunk]) -> Iterator[Hunk]:
     gone = {stripped(one.removed): one for one in hunks if not one.added}
     came = {stripped(one.added): one for one in hunks if not one.removed}
     moved = {came[texts]: gone[texts] for texts in came.keys() & gone.keys()}
+    left = {*moved.values()}
     for one in hunks:
         if one in moved:
             yield replace(one, old_line=moved[one].old_line, removed=moved[one].removed)
-        elif one not in moved.values():
+        elif one not in left:
             yield one
 
 
@@ -212,7 +236,7 @@ def _may_be_read(path: str) -> bool:
     """Whether a training may read the file: it is neither code nor prose nor of a tool."""
     name = path.rpartition("/")[2]
     hidden = any(part.startswith(".") for part in path.split("/"))
-    return not (hidden or name.endswith((".py", *PROSE)) or name.startswith(OF_TOOLS))
+    return not (hidden or name.endswith((".py", *PROSE)) or OF_TOOLS.fullmatch(name))
 
 
 def _is_comment(hunk: Hunk) -> bool:

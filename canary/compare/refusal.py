@@ -9,7 +9,7 @@ from canary.compare.exact.changes import config_changes
 from canary.compare.report import Comparison
 from canary.compare.verdict import LONGEST, cut_to_fit
 from canary.errors import InputError
-from canary.protocol.failure import PLACE, named_error
+from canary.protocol.failure import named_error, split_place
 from canary.record.types import RunRecord
 
 CRASHED = ("failed", "oom", "timeout")
@@ -82,5 +82,5 @@ def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -
     reason = current[-1].reason or how_it_ended(current[-1])
     start, end = "Regression: ", f", in the {len(current)} current runs only."
     # The second line names the place, with the whole error.
-    words = named_error(reason) or PLACE.sub("", reason, count=1)
+    words = named_error(reason) or split_place(reason)[0]
     return f"{start}{cut_to_fit(words.rstrip('.'), LONGEST - len(start) - len(end))}{end}"

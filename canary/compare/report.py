@@ -207,6 +207,11 @@ class Places:
     """The compared steps, if both trainings ended with their looks; otherwise 0."""
     failed: Place | None = None
     """The user's line at which the current run failed."""
+    hidden: bool = False
+    """Whether other changed code may have run unseen: in a file that was not imported, or in one
+    outside of the repository."""
+    unread: tuple[str, ...] = ()
+    """Changed files that few trainings read, such as prose and hidden files."""
 
     @property
     def code(self) -> tuple[Place, ...]:

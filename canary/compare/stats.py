@@ -192,7 +192,7 @@ class _Asked:
         if found.verdict == "error" and not comparable(now, looked):
             return shown
         if self.good and now[-1].status != "completed":
-            failed = places_of_failure(now[-1], self.source, found.places)
+            failed = places_of_failure(now[-1], self.good[-1], self.source, found.places)
             shown = replace(shown, places=failed) if failed.failed else shown
         return replace(shown, diagnosis=analyze_regression(found, now, known, self.source))
 

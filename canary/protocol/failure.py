@@ -103,9 +103,19 @@ def one_line(error: BaseException) -> str:
     return (f"{name}: {text}" if text else name)[:LONGEST]
 
 
+def split_place(reason: str) -> tuple[str, re.Match[str] | None]:
+    """Return a reason without its place, and the place: the last one, because the message before it
+    is the user's. None if there is none."""
+    found = [*PLACE.finditer(reason)]
+    if not found:
+        return reason, None
+    return f"{reason[: found[-1].start()]}{reason[found[-1].end() :]}", found[-1]
+
+
 def named_error(reason: str) -> str:
     """Return type and message of the error that a reason names with its line; otherwise empty."""
-    found = NAMED.search(PLACE.sub("", reason, count=1)) if PLACE.search(reason) else None
+    words, place = split_place(reason)
+    found = NAMED.search(words) if place else None
     return found["error"] if found else ""
 
 

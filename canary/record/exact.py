@@ -279,10 +279,13 @@ class Code(TypedDict, total=False):
     """The user's code that ran until the look ended."""
 
     noted: Literal["lines", "functions"]
-    """`functions`: Python 3.11 tells no lines. Functions that a step called ran as a whole there.
-    All other code of imported modules counts as run in the set-up."""
+    """`functions`: Python 3.11 tells no lines, nor does code that torch compiled. Functions that a
+    step called ran as a whole there. All other code of imported modules counts as run in the
+    set-up."""
     files: dict[str, FileCode]
     """By path in the git repository, otherwise in the working folder."""
+    outside: int
+    """Files of the user's code elsewhere, as in an editable checkout; missing if there are none."""
 
 
 EVALUATION_MODE = "modules.evaluation_mode_from_step"

@@ -10,11 +10,13 @@ from canary.compare.place_words import SHOWN, ChangedLines, change_of, only, who
 from canary.compare.ran_lines import MODULE
 from canary.compare.report import Comparison
 from canary.compare.verdict import leading_failure
-from canary.errors import counted
+from canary.errors import counted, cut
 
 MEANT = "Meant? Give --accept REASON; in CI, merge in spite of the red job. Otherwise undo it."
 MEND = "Mend it, or undo the change."
-NOWHERE = "No changed code ran, and config and packages are equal. Look at data and machine."
+NOWHERE = "config and packages are equal. Look at data and machine"
+LONGEST = 60
+"""Characters of the path of a file that few trainings read."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,10 @@ def to_do(found: Comparison, remedy: str) -> str:
     if found.verdict != "regression" or not compared(found):
         return ""
     if found.places.known and not found.places.ran:
-        return NOWHERE
+        seen = "was seen to run" if found.places.hidden else "ran"
+        names = [cut(name, LONGEST) for name in found.places.unread[:SHOWN]]
+        changed = f"; changed too: {', '.join(names)}" if names else ""
+        return f"No changed code {seen}, and {NOWHERE}{changed}."
     if not found.places.ran:
         return ""
     lead = CHECKS.get(leading_failure(found.checks).name) if found.failed_checks else None

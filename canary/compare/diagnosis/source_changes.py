@@ -15,6 +15,7 @@ from canary.record.types import RunRecord
 MOST_LINES = 20_000
 """Hunks of a file, and added or removed lines of a hunk, that are kept: a data file may have
 millions."""
+BINARY = "Binary files "
 HUNK = re.compile(r"@@ -(?P<was>\d+)(?:,(?P<old>\d+))? \+(?P<start>\d+)(?:,(?P<new>\d+))?")
 
 
@@ -79,6 +80,8 @@ def parse_diff(text: str) -> SourceChanges:
                 old_path, hunks = "", []
             new_path = _name(line, "b/")
             path = old_path if new_path == "/dev/null" else new_path
+        elif line.startswith(BINARY):
+            files += _of_bits(line)
         elif header := HUNK.match(line):
             hunks += _changed_lines(header, lines)
     end_file()
@@ -115,6 +118,15 @@ def _changed_lines(header: re.Match[str], lines: Iterator[str]) -> Iterator[Hunk
         old, old_line = old - (sign in ("-", " ")), old_line + (sign in ("-", " "))
         new, line = new - (sign in ("+", " ")), line + (sign in ("+", " "))
     yield from ended()
+
+
+def _of_bits(line: str) -> Iterator[FileChange]:
+    """Yield the file of a line such as `Binary files a/x.npy and b/x.npy differ`."""
+    was, _, now = line.removeprefix(BINARY).removesuffix(" differ").partition(" and ")
+    names = [one for one in (now, was) if one and one != "/dev/null"]
+    if names:
+        path = _name(f"+++ {names[0]}", "b/").removeprefix("a/")
+        yield FileChange(path, (), path)
 
 
 def _name(header: str, prefix: str) -> str:

@@ -54,6 +54,8 @@ def ran_code(notes: RanCode = RAN) -> Code:
     their git repository, otherwise to the working folder; files elsewhere are left out."""
     notes.end()
     whole = sys.version_info >= (3, 12) and notes.from_start
+    hidden = whole and _compiles()
+    outside = 0
     loaded = {} if whole else dict.fromkeys((*loaded_files(), *notes.loaded))
     files: dict[str, FileCode] = {}
     for file in dict.fromkeys((*notes.lines, *notes.calls, *loaded)):
@@ -63,13 +65,22 @@ def ran_code(notes: RanCode = RAN) -> Code:
         # RecursionError: some generated code is too deep to describe.
         with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError):
             if name is None:
+                outside += 1
                 continue
             if lines or calls:
-                files[name] = _described(_parsed(path), lines, None if whole else calls)
+                files[name] = _described(_parsed(path), lines, None if whole else calls, hidden)
             else:
                 files[name] = _loaded(path, path.stat().st_mtime_ns)
     files = {name: found for name, found in files.items() if found["ran"]}
-    return {"noted": "lines" if whole else "functions", "files": files}
+    noted: Code = {"noted": "lines" if whole and not hidden else "functions", "files": files}
+    return noted | {"outside": outside} if outside else noted
+
+
+def _compiles() -> bool:
+    """Whether torch.compile or torch.jit.script took code: Python does not see it run."""
+    dynamo, scripts = map(sys.modules.get, ("torch._dynamo.utils", "torch.jit._recursive"))
+    graphs = dynamo is not None and dynamo.counters["stats"].get("unique_graphs", 0)
+    return bool(graphs) or bool(scripts is not None and scripts.concrete_type_store.type_store)
 
 
 def _parsed(path: Path) -> ast.Module:
@@ -97,9 +108,12 @@ def in_repository(path: Path) -> str | None:
     return None
 
 
-def _described(tree: ast.Module, lines: Phases, calls: Phases | None) -> FileCode:
+def _described(
+    tree: ast.Module, lines: Phases, calls: Phases | None, hidden: bool = False
+) -> FileCode:
     """Return what ran of a file. `calls`: phases of functions by their first line, where single
-    lines are not known; a function that no step called counts as run before."""
+    lines are not known; a function that no step called counts as run before. So does one without a
+    line, if code can run `hidden`."""
     functions = {MODULE: (1, max((one.end_lineno or 1 for one in tree.body), default=1))}
     digests = {MODULE: _digest(tree)}
     heads = {MODULE: range(0)}
@@ -115,6 +129,8 @@ def _described(tree: ast.Module, lines: Phases, calls: Phases | None) -> FileCod
     statements.sort(key=lambda one: one.first)
     if calls is None:
         phases = _of_lines(statements, lines)
+        seen = {one.owner for one in phases} if hidden else {*first_lines}
+        phases |= {one: SETUP for one in statements if one.owner not in seen}
     else:
         called = {name: calls.get(first) for name, first in first_lines.items()}
         phases = _of_calls(statements, lines, called)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from canary.compare.diagnosis.source_changes import parse_diff
-from canary.compare.report import Comparison
+from canary.compare.places import places_of_failure
+from canary.compare.report import Comparison, Places
 from canary.compare.stats import compare_to_baseline
+from canary.protocol.failure import split_place
 from canary.record.exact import Code
 from canary.record.types import RunRecord
 from canary.report.comparison_page import page_of
@@ -73,3 +75,27 @@ def test_the_page_of_a_crash_has_the_error_and_no_statistics() -> None:
     assert "(raised at trl/utils.py:1660 in <genexpr>)" in answers["Where?"]
     assert not answers.keys() & {"How sure?", "Is it slower?"}
     assert page.stages == ()
+
+
+def test_the_place_of_a_failure_is_the_last_one_of_its_reason() -> None:
+    """The message before it is the user's, and may look like a place."""
+    reason = "ValueError: no row (at evil.py:12 in run) of the data (at train.py:22 in load)"
+    words, place = split_place(reason)
+    assert words == "ValueError: no row (at evil.py:12 in run) of the data"
+    assert place is not None
+    assert (place["file"], place["line"], place["function"]) == ("train.py", "22", "load")
+    assert split_place("killed") == ("killed", None)
+
+
+def test_a_changed_file_of_the_same_ending_is_not_the_one_that_failed() -> None:
+    """`train.py` failed and did not change; `a/train.py` changed and never ran."""
+    before = record(1)
+    before.exact["code"] = {"noted": "lines", "files": {"train.py": {"ran": {"setup": "1-30"}}}}
+    now = crashed(record(2), reason="KeyError: 'x' (at train.py:22 in load)")
+    diff = "--- a/a/train.py\n+++ b/a/train.py\n@@ -21 +21 @@\n-    a\n+    b\n"
+    found = places_of_failure(now, before, parse_diff(diff), Places())
+    assert found.failed is not None
+    assert not found.ran
+    before.exact["code"] = {"noted": "lines", "files": {}}
+    found = places_of_failure(now, before, parse_diff(diff), Places())
+    assert [one.name for one in found.ran] == ["a/train.py"], "the command may start in a folder"

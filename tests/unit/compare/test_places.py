@@ -404,3 +404,33 @@ def test_a_long_line_costs_no_time() -> None:
     begun = time.monotonic()
     assert sentence(place).startswith("a.py:1: # ")
     assert time.monotonic() - begun < 5
+
+
+def test_code_that_may_have_run_unseen_makes_no_change_the_only_one() -> None:
+    before, now = run(train=train("a")), run(train=train("b"))
+    same = "--- a/train.py\n+++ b/train.py\n@@ -20 +20 @@\n-    return x\n+    return 2 * x\n"
+    assert only(places(before, now, same)) == "the only changed code"
+    config = "--- a/configurator.py\n+++ b/configurator.py\n@@ -1 +1 @@\n-LR = 1\n+LR = 2\n"
+    assert only(places(before, now, same + config)) == "the only changed code that was seen to run"
+    now.exact["code"]["outside"] = 2
+    assert only(places(before, now, same)) == "the only changed code that was seen to run"
+
+
+def test_a_binary_file_is_a_place_and_prose_is_only_named() -> None:
+    before, now = run(train=train("a")), run(train=train("a"))
+    bits = "diff --git a/data.npy b/data.npy\nBinary files a/data.npy and b/data.npy differ\n"
+    found = places(before, now, bits)
+    assert [(one.kind, one.name, one.line) for one in found.ran] == [("file", "data.npy", None)]
+    prose = "--- a/prompt.md\n+++ b/prompt.md\n@@ -1 +1 @@\n-a\n+b\n"
+    found = places(before, now, prose)
+    assert (found.ran, found.unread) == ((), ("prompt.md",))
+    weights = prose.replace("prompt.md", "requirements_weights.json")
+    assert [one.name for one in places(before, now, weights).ran] == ["requirements_weights.json"]
+
+
+def test_many_moved_lines_cost_no_time() -> None:
+    hunks = "".join(f"@@ -{2 * n} +0,0 @@\n-x{n} = 1\n" for n in range(1, 6000))
+    hunks += "".join(f"@@ -0,0 +{20000 + 2 * n} @@\n+x{n} = 1\n" for n in range(1, 6000))
+    begun = time.monotonic()
+    places(run(train=train("a")), run(train=train("b")), f"--- a/train.py\n+++ b/train.py\n{hunks}")
+    assert time.monotonic() - begun < 10
