@@ -120,6 +120,10 @@ def trainable_changed(record: RunRecord) -> Answer:
     if not still:
         return holds(f"{changed} trainable tensors changed in step 1", value=changed)
     wrong, doubt = _judged(record, still)
+    if changed and doubt == ZERO_GRADIENT and all(name.endswith("bias") for name in wrong):
+        # The gradient of a bias is a sum, which is often exactly 0: of signs, as with L1.
+        zero = counted(len(wrong), "other")
+        return holds(f"{changed} trainable tensors changed in step 1; {zero} had a gradient of 0")
     words = f"{len(wrong)} of {changed + len(still)} trainable tensors did not change in step 1"
     words += f" ({shown(wrong, len(wrong))})"
     return answer(words, broken=True, value=changed, items=wrong, place=wrong[0], doubt=doubt)

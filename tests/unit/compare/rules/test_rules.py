@@ -304,6 +304,18 @@ def test_a_gradient_of_zero_everywhere_is_broken() -> None:
     assert asked("trainable_changed", made("sft", *NO_GRADIENT)).status == "fail"
 
 
+def test_a_bias_whose_gradient_is_a_sum_of_zero_breaks_nothing() -> None:
+    """The mean of the signs of an absolute error, over an even number of rows."""
+    still = exact("first_update.tensors_unchanged", ["2.bias"])
+    said = judged("trainable_changed", made("sft", still, exact(ZERO, ["2.bias"])))
+    assert said.status == "holds"
+    assert "1 other had a gradient of 0" in said.words
+    weight = exact("first_update.tensors_unchanged", ["2.weight"])
+    assert (
+        judged("trainable_changed", made("sft", weight, exact(ZERO, ["2.weight"]))).status == "note"
+    )
+
+
 @pytest.mark.parametrize(("name", "kind", "changes", "reason"), DOUBTED)
 def test_a_precondition_in_doubt_warns_where_there_is_no_baseline(
     name: str, kind: str, changes: list[Change], reason: str
