@@ -32,6 +32,8 @@ NAMED = re.compile(
     r"(?P<error>(?:(?:\w+\.)*[A-Z]\w*|(?:\w+\.)+\w+)(?:: .*)?$)"
 )
 """The error that ended a program, in a reason without its place."""
+OF_WORKER = "Original Traceback (most recent call last):"
+"""In the message of an error that torch brings from a worker of a DataLoader."""
 LAUNCHERS = ("torch.distributed.elastic.", "subprocess.CalledProcessError")
 """Errors of torchrun and accelerate, which only say that one of their processes failed."""
 NOT_FOUND = re.compile(r"FileNotFoundError|No such file|does not exist|ModuleNotFoundError")
@@ -39,7 +41,7 @@ TIMED_OUT = re.compile(r"timed out|operation timeout", re.IGNORECASE)
 """From gloo and from NCCL's watchdog."""
 HERE = str(Path(__file__).resolve().parents[1]) + os.sep
 COMMANDS = str(Path(sys.executable or os.devnull).parent) + os.sep
-LIBRARIES = re.compile(r"^.*(?:-packages/|/lib/python3[^/]*/)")
+LIBRARIES = re.compile(r"^.*(?:/(?:site|dist)-packages/|/lib/python3[^/]*/)")
 INSTALLED = re.compile(rf"{LIBRARIES.pattern}|^<frozen |^{re.escape(COMMANDS)}")
 """Files that the user did not write: Python, installed packages and their commands."""
 
@@ -65,6 +67,8 @@ def describe_failure(error: BaseException) -> Result:
         return disk_full(error.filename)
     words = one_line(error)
     reason = f"{words}{_where(error)}"
+    if OF_WORKER in (text := _message(error)):
+        reason = words = last_words(text)
     return Result(status="failed", reason=reason, failure=failure_of(words), see_log=True)
 
 
@@ -89,7 +93,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether it is torch's or Python's error type, or the CPU allocator's RuntimeError."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    text = str(error)
+    text = _message(error)
     return isinstance(error, RuntimeError) and (
         "can't allocate memory" in text
         or "CUDA out of memory" in text
@@ -97,8 +101,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a user's class may raise anything
+        return "(its message cannot be read)"
+
+
 def one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(_message(error).split())
     name = type(error).__name__
     return (f"{name}: {text}" if text else name)[:LONGEST]
 

@@ -236,3 +236,29 @@ def test_a_loss_that_is_nan_is_a_number_in_the_result(tmp_path: Path) -> None:
     read = Result.read(tmp_path / "result.json")
     assert read is not None
     assert math.isnan(read.exact["trajectory"]["losses"][1] or 0)
+
+
+class Unreadable(Exception):
+    """Its message cannot be made."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+def test_an_error_whose_message_raises_is_named_all_the_same() -> None:
+    assert describe_failure(Unreadable()).reason == "Unreadable: (its message cannot be read)"
+
+
+def test_an_error_of_a_data_worker_is_told_at_the_workers_line() -> None:
+    library = '  File "/usr/lib/python3.11/site-packages/torch/a.py", line 1, in f\n    x\n'
+    frames = 20 * library
+    text = (
+        "Caught KeyError in DataLoader worker process 0.\n"
+        "Original Traceback (most recent call last):\n"
+        f'{frames}  File "{Path.cwd()}/train.py", line 10, in __getitem__\n    row\n'
+        "KeyError: 'row'\n"
+    )
+    assert (
+        describe_failure(RuntimeError(text)).reason
+        == "KeyError: 'row' (at train.py:10 in __getitem__)"
+    )
