@@ -81,7 +81,8 @@ def how_it_ended(record: RunRecord) -> str:
     if record.reason and "failed_rank" in record.ranks:
         return record.reason  # it names the rank and the step
     far = f"after step {steps}" if steps else "before its first step"
-    reason = (record.reason or "").replace(" before training", "", 1)  # `far` says it
+    # `far` says both.
+    reason = (record.reason or "").replace(" before training", "", 1).removeprefix(f"{far}, ")
     return f"{reason}, {far}" if reason else f"it ended {far}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from canary.baseline.comparability import how_it_ended
 from canary.compare.diagnosis.source_changes import parse_diff
 from canary.compare.places import places_of_failure
 from canary.compare.report import Comparison, Places
@@ -99,3 +100,10 @@ def test_a_changed_file_of_the_same_ending_is_not_the_one_that_failed() -> None:
     before.exact["code"] = {"noted": "lines", "files": {}}
     found = places_of_failure(now, before, parse_diff(diff), Places())
     assert [one.name for one in found.ran] == ["a/train.py"], "the command may start in a folder"
+
+
+def test_the_step_after_which_a_command_left_is_said_once() -> None:
+    steps = len(record(1).stability.loss_values)
+    now = crashed(record(2), reason=f"after step {steps}, the command exited with code 3")
+    now = now.model_copy(update={"launches": []})
+    assert how_it_ended(now) == f"the command exited with code 3, after step {steps}"
