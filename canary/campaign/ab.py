@@ -42,7 +42,6 @@ from canary.config.samples import shipped
 from canary.config.source import no_config
 from canary.errors import ConfigError, UsageError, counted
 from canary.record.types import RunRecord
-from canary.runner.child_environment import require_training_stack
 from canary.runner.display.progress import Screen
 from canary.runner.warm import warm_starts
 
@@ -120,7 +119,6 @@ def run_ab(
         UsageError: the request, a config or an input is invalid.
         MachineError: a commit cannot be checked out or set up, or a run leaves no record.
     """
-    require_training_stack()
     plan = request.plan()
     if request.accept is not None and not request.accept.strip():
         raise UsageError("--accept needs a reason", "it is shown with the verdict")

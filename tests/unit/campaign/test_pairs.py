@@ -235,7 +235,8 @@ def test_a_file_that_a_checkout_lacks_is_told_by_a_field_and_no_words(
     ended = {"status": "failed", "reason": reason, "failure": failure}
     failed = EXAMPLE.model_copy(update=ended)
     monkeypatch.setattr(Side, "run", lambda *_, **__: failed)
-    monkeypatch.setattr("canary.campaign.ab.require_training_stack", lambda: None)
+    # Each side asks its own Python for what it needs; a command may need no training packages.
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 
     @contextlib.contextmanager
     def two(*_: object) -> Iterator[tuple[dict[str, Side], Path]]:
