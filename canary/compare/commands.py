@@ -107,8 +107,6 @@ def _options_of(command: Sequence[str]) -> Options:
 def _parts(command: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield (key, values) of what a command says, in its order."""
     for one in started(command):
-        for variable, value in one.assigned:
-            yield variable, [value]
         for key, found in _options(one.launch, most=1):
             if key == ARGUMENTS:
                 names = (PurePath(word).name for word in found)

@@ -35,8 +35,7 @@ def test_a_run_is_named_after_the_program_that_trains(command: str, name: str | 
 
 def test_launchers_and_program_are_told_apart() -> None:
     (found,) = started(shlex.split("A=1 torchrun --nproc_per_node 2 src/train.py --lr 1e-4 -v"))
-    assert found.assigned == (("A", "1"),)
-    assert found.launch == ("torchrun", "--nproc_per_node", "2")
+    assert found.launch == ("A=1", "torchrun", "--nproc_per_node", "2")
     assert (found.program, found.arguments) == ("src/train.py", ("--lr", "1e-4", "-v"))
 
 
