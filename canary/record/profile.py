@@ -35,8 +35,6 @@ LAUNCHES = re.compile(
     r"^(cuda|hip|cu)(Ext)?(Launch(Cooperative)?(Module)?Kernel|GraphLaunch|ModuleLaunchKernel)"
 )
 WAITS = re.compile(r"^(cuda|hip|cu)\w*Synchronize$")
-HOST_COPY = re.compile(r"^(Memcpy|CopyHostToDevice|CopyDeviceToHost)(?!.*DtoD)")
-CONVERSION = "aten::_to_copy"
 
 DEVICE_KEYS = (
     "cuda_time_total_ms",
@@ -44,7 +42,6 @@ DEVICE_KEYS = (
     "host_waits_ms",
     "kernel_launches",
     "device_idle_pct",
-    "copies",
     "top_cuda_ops",
 )
 """Keys of the summary that need a traced device. Without one they are null and the totals 0, so
@@ -102,7 +99,6 @@ class Traced:
     """torch's `key_averages()`."""
     events: Sequence[Any]
     """torch's `events()`."""
-    copied_bytes: int | None = None
     no_device: str = ""
     """Why the device could not be traced, if known beforehand."""
 
@@ -180,7 +176,6 @@ def summarise_profile(traced: Traced) -> dict[str, Any]:
         reason = "no events came from the device: CUPTI is missing, or its use is not allowed here"
     if not reason:
         summary |= _of_device(traced, on_host, device)
-    summary["conversions"] = _conversions(traced.events, on_device=not reason)
     return {
         "schema_version": SCHEMA_VERSION,
         "summary": summary,
@@ -207,11 +202,6 @@ def _listed(rows: Iterable[Operator], key: str) -> list[dict[str, Any]]:
 
 def _of_device(traced: Traced, on_host: list[Operator], device: list[Any]) -> dict[str, Any]:
     spans = [(event.time_range.start, event.time_range.end) for event in device]
-    copies = [
-        (end - start) / 1000
-        for event, (start, end) in zip(device, spans, strict=True)
-        if HOST_COPY.match(event.name)
-    ]
     busy_ms = covered(spans) / 1000
     idle = 100 * (1 - busy_ms / traced.wall_ms) if traced.wall_ms > 0 else None
     return {
@@ -220,11 +210,6 @@ def _of_device(traced: Traced, on_host: list[Operator], device: list[Any]) -> di
         "host_waits_ms": sum(op.self_cpu_time_ms for op in on_host if WAITS.match(op.name)),
         "kernel_launches": sum(op.count for op in on_host if LAUNCHES.match(op.name)),
         "device_idle_pct": None if idle is None else max(0.0, idle),
-        "copies": {
-            "count": len(copies),
-            "time_ms": sum(copies),
-            "bytes": traced.copied_bytes if copies else 0,
-        },
         "top_cuda_ops": _listed(on_host, "self_cuda_time_ms"),
     }
 
@@ -235,47 +220,6 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
-    return total
-
-
-def _conversions(events: Iterable[Any], on_device: bool) -> dict[str, Any]:
-    """Count the calls of CONVERSION that are not inside another one."""
-    count, total_us = 0, 0.0
-    for event in events:
-        if event.name != CONVERSION or _inside_another(event):
-            continue
-        count += 1
-        total_us += _converting_us(event) if on_device else _number(event, "cpu_time_total")
-    return {"count": count, "time_ms": total_us / 1000}
-
-
-def _inside_another(event: Any) -> bool:
-    parent = event.cpu_parent
-    while parent is not None:
-        if parent.name == CONVERSION:
-            return True
-        parent = parent.cpu_parent
-    return False
-
-
-def _converting_us(event: Any) -> float:
-    """Return the device time of an event and what it calls, without copies from and to the host."""
-    kernels = sum(float(k.duration) for k in event.kernels if not HOST_COPY.match(k.name))
-    return kernels + sum(_converting_us(child) for child in event.cpu_children)
-
-
-def copied_bytes(lines: Iterable[str]) -> int | None:
-    """Return the bytes copied between host and device, from a trace's lines; None if it has none.
-    It is read by line, because a trace can be larger than the free memory."""
-    total: int | None = None
-    copying = False
-    for line in lines:
-        if '"name":' in line:
-            named = re.search(r'"name": "(Mem[^"]*)"', line)
-            copying = named is not None and HOST_COPY.match(named[1]) is not None
-        if copying and (found := re.search(r'"bytes":\s*(\d+)', line)):
-            total = (total or 0) + int(found[1])
-            copying = False
     return total
 
 

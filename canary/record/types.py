@@ -143,23 +143,6 @@ class OperatorRow(Section):
     count: int
 
 
-class Copies(Section):
-    """Copies between host and device."""
-
-    count: int
-    time_ms: Number
-    bytes: int | None = None
-    """None if the trace has no sizes."""
-
-
-class Conversions(Section):
-    """Conversions to another dtype or device (`aten::_to_copy`), with the operators they call."""
-
-    count: int
-    time_ms: Number
-    """On the device, without copies from and to the host; on the host without a device."""
-
-
 class Profiler(Section):
     """Summary over all profiled steps; null if profiling was off. Without a traced device its
     values are null and its times 0, and `unmeasured` says why."""
@@ -183,8 +166,6 @@ class Profiler(Section):
     kernel_launches: int | None = None
     device_idle_pct: Number | None = None
     """Percent of `wall_ms` in which the device was idle."""
-    copies: Copies | None = None
-    conversions: Conversions | None = None
     operator_kinds: int | None = None
     """Number of different operators."""
     top_cuda_ops: list[OperatorRow] = Field(default_factory=list)

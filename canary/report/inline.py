@@ -154,7 +154,7 @@ def profile(current: Path | str, baseline: Path | str | None = None) -> Inline:
     view = view_of_profile(run, found, before, MOST_ROWS)
     return Inline(
         title=view.title,
-        line="; ".join(reading.text for reading in view.readings)
+        line="; ".join(view.bottlenecks)
         if view.against is None
         else f"{view.against.title}: {view.against.note}",
         headings=OPERATOR_HEADINGS if view.against is None else DIFFERENCE_HEADINGS,

@@ -17,17 +17,10 @@ from canary.compare.diagnosis.operators import (
     table_differences,
 )
 from canary.errors import InputError, RecordError
+from canary.record.bottlenecks import find_bottlenecks, one_line
 from canary.record.folder import load_record
 from canary.record.profile import OPERATORS, read_profile
 from canary.record.profile_folder import FOLDER
-from canary.record.profile_readings import (
-    Reading,
-    has_device,
-    operators_ms,
-    readings,
-    self_ms,
-    top_operators,
-)
 from canary.record.types import OperatorRow, Profiler, RunRecord
 from canary.report.document import json_lines
 from canary.report.lines import Cells, figures
@@ -69,7 +62,7 @@ class ProfileView:
     """Everything that a template shows, as strings."""
 
     title: str
-    readings: tuple[Reading, ...]
+    bottlenecks: tuple[str, ...]
     totals: tuple[tuple[str, str], ...]
     operators: tuple[Cells, ...]
     operators_title: str
@@ -185,12 +178,13 @@ def view_of_profile(
     first, last = profiler.steps[0], profiler.steps[-1]
     which = f"step {first}" if steps == 1 else f"steps {first} to {last}"
     kinds = "" if profiler.operator_kinds is None else f" of {profiler.operator_kinds}"
-    where = "device" if has_device(profiler) else "host"
+    device = has_device(profiler)
+    where = "device" if device else "host"
     shown = _top(run)[:top]
-    total = operators_ms(profiler)
+    total = profiler.self_cuda_time_total_ms if device else profiler.cpu_time_total_ms
     return ProfileView(
         title=f"Profile of {run.record.run_id}: {which}",
-        readings=readings(profiler),
+        bottlenecks=tuple(map(one_line, find_bottlenecks(run.record))),
         totals=tuple(_totals(run)),
         operators=tuple(
             (
@@ -207,11 +201,22 @@ def view_of_profile(
     )
 
 
+def has_device(profiler: Profiler) -> bool:
+    """Return whether the device was traced and did any work."""
+    return bool(profiler.cuda_time_total_ms)
+
+
+def self_ms(profiler: Profiler, row: OperatorRow) -> float:
+    """Return an operator's self time on the device if it was traced, else on the host."""
+    return row.self_cuda_time_ms if has_device(profiler) else row.self_cpu_time_ms
+
+
 def _top(run: ProfiledRun) -> list[OperatorRow]:
     """Return operators, longest first: all of them if known, else those in the record."""
-    listed = top_operators(run.profiler)
-    rows = [row for row in run.operators if self_ms(run.profiler, row) > 0] or listed
-    return sorted(rows, key=lambda row: (-self_ms(run.profiler, row), row.name))
+    profiler = run.profiler
+    listed = profiler.top_cuda_ops if has_device(profiler) else profiler.top_cpu_ops
+    rows = [row for row in run.operators if self_ms(profiler, row) > 0] or listed
+    return sorted(rows, key=lambda row: (-self_ms(profiler, row), row.name))
 
 
 def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
@@ -238,11 +243,6 @@ def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
         rows.append(
             ("kernel launches", f"{significant(profiler.kernel_launches / steps)} per step")
         )
-    if profiler.copies is not None:
-        copies = profiler.copies
-        moved = "" if copies.bytes is None else f", {significant(copies.bytes / 2**20, 3)} MB"
-        words = f"{significant(copies.count / steps)} per step, {ms(copies.time_ms)} in all{moved}"
-        rows.append(("host-device copies", words))
     return rows
 
 
@@ -301,7 +301,7 @@ def _difference_row(row: OperatorDifference) -> Cells:
 
 
 def _document(run: ProfiledRun, found: OperatorDifferences | None) -> dict[str, Any]:
-    """Return the JSON form: the record's summary, its readings, and the differences."""
+    """Return the JSON form: the record's summary, its operators, and the differences."""
     return {
         "schema_version": DOCUMENT_VERSION,
         "run_id": run.record.run_id,
@@ -311,7 +311,6 @@ def _document(run: ProfiledRun, found: OperatorDifferences | None) -> dict[str, 
             for key, why in run.record.unmeasured.items()
             if key.split(".")[0] == "profiler"
         },
-        "readings": [asdict(reading) for reading in readings(run.profiler)],
         "operators": [row.model_dump() for row in _top(run)],
         "against": None if found is None else asdict(found),
     }

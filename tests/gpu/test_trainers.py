@@ -126,8 +126,6 @@ def test_the_profile_has_the_devices_times(case: Case, trainings: Trainings, dev
     assert found.cpu_time_total_ms is not None
     assert found.cpu_time_total_ms > 0
     assert found.top_cpu_ops
-    assert found.conversions is not None
-    assert found.conversions.count > 0, "autocast converts weights and activations"
     if device == "cpu":
         assert found.cuda_time_total_ms is None
         return

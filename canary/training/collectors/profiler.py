@@ -19,7 +19,6 @@ from canary.record.profile import (
     SCHEMA_VERSION,
     Traced,
     Window,
-    copied_bytes,
     summarise_profile,
 )
 
@@ -103,14 +102,13 @@ class StepProfiler:
             torch.cuda.synchronize(self._device)
         wall_ms = 1000 * (time.perf_counter() - self._began)
         running.stop()
-        copied, unmeasured = self._write_trace(running)
+        unmeasured = self._write_trace(running)
         try:
             traced = Traced(
                 steps=tuple(self._steps),
                 wall_ms=wall_ms,
                 averages=running.key_averages(),
                 events=running.events() or (),
-                copied_bytes=copied,
                 no_device=self._no_device(),
             )
             document = summarise_profile(traced)
@@ -125,17 +123,13 @@ class StepProfiler:
         if trim is not None:
             trim(0)
 
-    def _write_trace(self, running: profile) -> tuple[int | None, dict[str, str]]:
-        """Write the trace. Return the copied bytes it shows, and the reason if it is missing."""
-        path = Path(self._window.trace)
+    def _write_trace(self, running: profile) -> dict[str, str]:
+        """Write the trace. Return what is not measured without it."""
         try:
-            running.export_chrome_trace(str(path))
-            if self._no_device():
-                return None, {}
-            with path.open(encoding="utf-8", errors="replace") as lines:
-                return copied_bytes(lines), {}
+            running.export_chrome_trace(self._window.trace)
         except (OSError, RuntimeError) as error:
-            return None, {"profiler.trace_path": f"the trace could not be written: {error}"}
+            return {"profiler.trace_path": f"the trace could not be written: {error}"}
+        return {}
 
     def _leave_reason(self, reason: str) -> None:
         self._over = True

@@ -93,8 +93,6 @@ def test_the_trace_opens_and_the_operators_are_those_that_the_look_counted(sft: 
     assert profiler.operator_kinds == len(on_host)
     longest = max(on_host, key=lambda row: row["self_cpu_time_ms"])
     assert profiler.top_cpu_ops[0].name == longest["name"]
-    assert profiler.conversions is not None
-    assert 0 < profiler.conversions.time_ms < profiler.cpu_time_total_ms
     assert profiler.cuda_time_total_ms == profiler.self_cuda_time_total_ms == 0.0
     assert record.unmeasured["profiler.cuda_time_total_ms"] == NO_GPU
 

@@ -10,7 +10,6 @@ import pytest
 from canary.record.profile import (
     OPERATORS,
     Traced,
-    copied_bytes,
     operators_of,
     read_profile,
     summarise_profile,
@@ -24,7 +23,7 @@ STEPS = (20, 21)
 @pytest.mark.parametrize("old", [False, True], ids=["device_time", "cuda_time"])
 def test_every_figure_of_a_device_is_read_under_both_generations_of_names(old: bool) -> None:
     averages, events = on_a_device(old)
-    found = summarise_profile(Traced(STEPS, 20.0, averages, events, copied_bytes=4096))
+    found = summarise_profile(Traced(STEPS, 20.0, averages, events))
     assert found["unmeasured"] == {}
     summary = Profiler(**found["summary"])
     assert summary.steps == [20, 21]
@@ -33,11 +32,7 @@ def test_every_figure_of_a_device_is_read_under_both_generations_of_names(old: b
     assert summary.cpu_time_total_ms == pytest.approx(6.2), "no annotation, no Python"
     assert summary.host_waits_ms == 5.0
     assert summary.kernel_launches == 7
-    assert summary.copies is not None
-    assert (summary.copies.count, summary.copies.time_ms, summary.copies.bytes) == (1, 2.0, 4096)
     assert summary.device_idle_pct == pytest.approx(100 * (1 - 7.5 / 20)), "streams overlap"
-    assert summary.conversions is not None
-    assert (summary.conversions.count, summary.conversions.time_ms) == (2, 0.5)
     assert [row.name for row in summary.top_cuda_ops] == ["aten::mm", "aten::copy_"]
     assert summary.top_cuda_ops[0].model_dump() == {
         "name": "aten::mm",
@@ -81,12 +76,11 @@ def test_a_row_without_device_times_is_an_error_and_never_an_empty_table() -> No
 
 
 def test_a_cpu_says_why_the_devices_figures_are_missing() -> None:
-    convert = event("aten::_to_copy", 0, 300)
     traced = Traced(
         (5,),
         10.0,
         [average("aten::mm", 2, self_cpu=4000.0)],
-        [convert, event("aten::_to_copy", 10, 20, parent=convert)],
+        [event("aten::mm", 0, 300)],
         no_device="the steps ran on the CPU",
     )
     found = summarise_profile(traced)
@@ -95,9 +89,6 @@ def test_a_cpu_says_why_the_devices_figures_are_missing() -> None:
     assert summary.cuda_time_total_ms == summary.self_cuda_time_total_ms == 0.0
     share = 100 * summary.cuda_time_total_ms / (summary.cpu_time_total_ms + 1e-9)
     assert share == 0.0, "arithmetic on them holds"
-    assert summary.copies is None
-    assert summary.conversions is not None
-    assert (summary.conversions.count, summary.conversions.time_ms) == (1, 0.3)
     assert set(found["unmeasured"].values()) == {"the steps ran on the CPU"}
     missing = {
         f"profiler.{key}"
@@ -111,38 +102,6 @@ def test_a_device_whose_events_do_not_come_is_no_idle_device() -> None:
     found = summarise_profile(Traced((5,), 10.0, [average("aten::mm", self_cpu=4.0)], []))
     assert found["summary"].get("device_idle_pct") is None
     assert "CUPTI" in found["unmeasured"]["profiler.device_idle_pct"]
-
-
-TRACE = """{
-  "traceEvents": [
-  {
-    "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "pid": 0, "tid": 7,
-    "ts": 5.1, "dur": 1.2,
-    "args": {
-      "External id": 5, "device": 0, "bytes": 4096, "memory bandwidth (GB/s)": 3.4
-    }
-  },
-  {
-    "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)", "pid": 0,
-    "args": {
-      "bytes": 1000000
-    }
-  },
-  {
-    "ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "args": { "bytes": 77 }
-  },
-  {
-    "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pinned)",
-    "args": {
-      "bytes": 4
-    }
-  }]}"""
-
-
-def test_bytes_are_those_of_copies_between_host_and_device() -> None:
-    assert copied_bytes(TRACE.splitlines()) == 4100
-    assert copied_bytes(TRACE.replace("Memcpy HtoD", "Memcpy DtoD").splitlines()) == 4
-    assert copied_bytes(['"name": "aten::mm", "bytes": 5']) is None
 
 
 def test_a_table_that_is_broken_or_of_another_version_is_none(tmp_path: Path) -> None:

@@ -98,12 +98,15 @@ def test_what_the_child_left_is_in_the_record_with_paths_that_move_along(tmp_pat
     kept.unmeasured["profiler"] = "profiling was off"
     given = window(tmp_path, start_step=3, num_steps=2)
     Path(given.trace).write_text("{}")
-    left(tmp_path, {"summary": {"steps": [3, 4]}, "unmeasured": {"profiler.copies": "no GPU"}})
+    left(
+        tmp_path,
+        {"summary": {"steps": [3, 4]}, "unmeasured": {"profiler.top_cuda_ops": "no GPU"}},
+    )
     keep_profile(kept, tmp_path, given, 8)
     assert kept.profiler.steps == [3, 4]
     assert kept.profiler.trace_path == "profiler/trace.json"
     assert kept.profiler.operators_path == "profiler/operators.json"
-    assert kept.unmeasured == {"profiler.copies": "no GPU"}
+    assert kept.unmeasured == {"profiler.top_cuda_ops": "no GPU"}
     assert kept.notes == []
 
 
