@@ -6,7 +6,6 @@ slowest: the others wait for it.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from canary.record.step_row import is_timed
 
 if TYPE_CHECKING:
     # Not at run time: `rank_path` also runs in the Python of a user's command.
-    from canary.record.exact import Exact, Micro, RankParameters, Rollout, Signal
+    from canary.record.exact import Exact, Micro, RankParameters
     from canary.record.step_row import Row
 
 ByRank: TypeAlias = "Mapping[int, Sequence[Row]]"
@@ -188,35 +187,12 @@ def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
 
 
 def merged_exact(by_rank: Mapping[int, Exact]) -> Exact:
-    """Return a run's `exact`: rank 0's, with all ranks' batches, mean losses and RL metrics, and
-    hashes of each rank's first and last parameters."""
-    ranks = sorted(by_rank)
-    first = by_rank[ranks[0]]
-    if len(ranks) < 2 or not first:
+    """Return a run's `exact`: rank 0's, with the batches of all ranks and hashes of their parameters.
+    What else differs on another rank shows in the gradients, which ranks share."""
+    first = by_rank[min(by_rank)]
+    if len(by_rank) < 2 or not first:
         return first
-    each = [by_rank[rank] for rank in ranks]
-    merged: Exact = {**first, "batches": _batches(by_rank), "ranks": _parameters(by_rank)}
-    if all("first_loss" in exact for exact in each):
-        of_step_1 = [exact["first_loss"] for exact in each]
-        merged["first_loss"] = {
-            "loss": mean_of([one["loss"] for one in of_step_1]),
-            "micro_losses": columns([one["micro_losses"] for one in of_step_1]),
-        }
-        if all("updates" in one for one in of_step_1):
-            merged["first_loss"]["updates"] = columns([one["updates"] for one in of_step_1])
-    if all("rollout" in exact for exact in each):
-        merged["rollout"] = _rollouts([exact["rollout"] for exact in each])
-    if all("trajectory" in exact for exact in each):
-        of_all = [exact["trajectory"] for exact in each]
-        merged["trajectory"] = {
-            **of_all[0],
-            "losses": columns([trajectory["losses"] for trajectory in of_all]),
-            "rl": {
-                name: columns([t["rl"][name] for t in of_all if name in t["rl"]])
-                for name in of_all[0]["rl"]
-            },
-        }
-    return merged
+    return {**first, "batches": _batches(by_rank), "ranks": _parameters(by_rank)}
 
 
 def _parameters(by_rank: Mapping[int, Exact]) -> RankParameters:
@@ -232,37 +208,6 @@ def _parameters(by_rank: Mapping[int, Exact]) -> RankParameters:
         },
         "sharded": any(exact.get("model", {}).get("sharded") for exact in by_rank.values()),
     }
-
-
-def _rollouts(each: Sequence[Rollout]) -> Rollout:
-    """Return the tokens of all ranks, and each signal's statistics over all their values."""
-    names = dict.fromkeys(name for one in each for name in one["signals"])
-    return {
-        "tokens": [sum(counts) for counts in zip(*(one["tokens"] for one in each), strict=False)],
-        "signals": {
-            name: _signal([one["signals"][name] for one in each if name in one["signals"]])
-            for name in names
-        },
-    }
-
-
-def _signal(sides: Sequence[Signal]) -> Signal:
-    """Merge a signal (see `canary.training.exact.rollouts`), weighted by each rank's count."""
-    found: Signal = {"count": [], "mean": [], "rms": [], "placed": []}
-    for step in range(min(len(side["count"]) for side in sides)):
-        counts = [side["count"][step] for side in sides]
-
-        def mean(values: Iterable[float], power: int, counts: list[int] = counts) -> float:
-            pairs = zip(counts, values, strict=True)
-            total = sum(count * float(number(value)) ** power for count, value in pairs)
-            return total / max(sum(counts), 1)
-
-        square = mean((side["rms"][step] for side in sides), 2)
-        found["count"].append(sum(counts))
-        found["mean"].append(mean((side["mean"][step] for side in sides), 1))
-        found["rms"].append(math.sqrt(square) if square == square else math.nan)
-        found["placed"].append(mean((side["placed"][step] for side in sides), 1))
-    return found
 
 
 def _batches(by_rank: Mapping[int, Exact]) -> list[list[Micro]]:

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from canary.record.exact import Exact, Rollout
-from canary.record.ranks import merged_exact
+from canary.record.exact import Rollout
 from canary.training.exact.rollouts import add_rollout, statistics_of
 
 
@@ -46,17 +45,3 @@ def test_values_that_change_places_are_told_by_their_places_alone() -> None:
 def test_of_no_tokens_there_is_nothing_and_a_nan_stays_one() -> None:
     assert statistics_of(torch.tensor([])) == {"count": 0, "mean": 0, "rms": 0, "placed": 0}
     assert math.isnan(statistics_of(torch.tensor([1.0, math.nan]))["mean"])
-
-
-def test_ranks_are_merged_as_if_one_had_seen_all_values() -> None:
-    sides = [rollout([[1.0, 2.0, 0.0]], [2]), rollout([[4.0, 0.0, 0.0]], [1])]
-    each: list[Exact] = []
-    for side in sides:
-        rows: Rollout = {"tokens": [], "signals": {}}
-        add_rollout(rows, side)
-        each.append({"rollout": rows, "batches": []})
-    merged = merged_exact(dict(enumerate(each)))["rollout"]
-    assert merged["tokens"] == [3]
-    assert merged["signals"]["rewards"]["count"] == [3]
-    assert merged["signals"]["rewards"]["mean"] == [pytest.approx(7 / 3)]
-    assert merged["signals"]["rewards"]["rms"] == [pytest.approx(math.sqrt(21 / 3))]
