@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from canary.record.alerts import alert_words
 from canary.record.exact import Exact
-from canary.record.host import gil_contention
 from canary.record.step_row import Row, is_timed
 
 PREFIX = "canary"
@@ -61,11 +60,10 @@ def row_scalars(row: Row) -> dict[str, float]:
 
 def _timed(row: Row) -> dict[str, Any]:
     """Return a step's scalars that come from the clock: its time, phases and rates, and the use of
-    CPU (of one core) and GIL in percent."""
-    wall, contention = row["wall_s"], gil_contention([row])
+    CPU in percent of one core."""
+    wall = row["wall_s"]
     found: dict[str, Any] = {f"phase/{name}_s": value for name, value in row["phases"].items()}
     found["step_time_s"] = wall
-    found["utilization/gil_percent"] = None if contention is None else 100 * contention
     if wall > 0:
         amounts = {
             "samples": row.get("samples"),

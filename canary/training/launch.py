@@ -33,7 +33,6 @@ from canary.training.collectors.distributed import (
     this_rank,
     world_size,
 )
-from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.effective import (
     describe_device,
@@ -148,7 +147,6 @@ class TrainingLaunch:
         self._packages: dict[str, str] = {}
         """What the training has imported by the end of its look."""
         self._profiler: StepProfiler | None = None
-        self._host = HostMeter(own_process)
         self._watching: Watching | None = None
 
     def lap(self, name: str) -> None:
@@ -205,12 +203,7 @@ class TrainingLaunch:
         self._files.begin()
         if not self.job.look_steps:
             self._packages = imported_packages()
-            self._time_begins()
         return self.look
-
-    def _time_begins(self) -> None:
-        if not self.job.exact and self.rank == 0:
-            self._host.begin()
 
     def _look_over(self, trained: Trained, exact: ExactSignals) -> None:
         """Keep what the look saw; the steps that follow are timed."""
@@ -225,7 +218,6 @@ class TrainingLaunch:
             self.on_look(self._exact)
         if self._begun_on is not None:
             self.begun(trained, self._begun_on)
-        self._time_begins()
 
     def _counted(self) -> Calls:
         """Return the counts of the training so far."""
@@ -280,7 +272,6 @@ class TrainingLaunch:
         self.look.give_up()
         STEPS.remove()  # the look of a training that failed tells nothing
         self._rows.close()
-        self._host.stop()
 
     def was_cut(self, step: int) -> None:
         """Record that the training was cut short."""
@@ -293,9 +284,6 @@ class TrainingLaunch:
         Raises:
             StopTraining: an alert ends the training.
         """
-        gil_held = self._host.gil_held()
-        if gil_held is not None:
-            row["host"]["gil_held"] = gil_held
         stop = self.watch.judge(row) if self.watch is not None else None
         self._append(row)
         if self.on_row is not None:
@@ -338,7 +326,6 @@ class TrainingLaunch:
     def finished(self, trained: Trained, device: torch.device) -> Result:
         """Return the result of a finished training."""
         assert self._files is not None  # begin came first
-        host = self._host.end()
         counted = self._counted()
         self._files.end()
         self.lap("training")
@@ -352,9 +339,8 @@ class TrainingLaunch:
             device=describe_device(device, self._training["dtype"]),
             training=self._training | {"distributed": distributed},
             notes=tuple(self.notes),
-            unmeasured=self._host.unmeasured | self.unseen,
+            unmeasured=self.unseen,
             wall_seconds=time.perf_counter() - self._started,
-            host=host,
             not_varied=PAIR.why_not(),
         )
 
