@@ -148,7 +148,7 @@ def _launch(session: Session, job: Job, deadline: float, watch: HeldDevice) -> R
     runner = runner_for(session, job.launch, Path(job.cache_dir), watch)
     session.launch_begins(job.launch, steps_of(session.config))
     with _sampling(watch, session):
-        # For trackers in the training process, and for `canary serve`.
+        # For `canary serve`.
         session.readings = Readings(watch.latest, reading_path(Path(job.scratch_dir)))
         return runner.run(job, session, deadline)
 

@@ -117,8 +117,6 @@ class TrainingLaunch:
         self.rank, self.ranks = this_rank()
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
-        self.on_row: Callable[[Row], None] | None = None
-        """Called with each row; its time counts as the logging phase."""
         self.on_look: Callable[[Exact], None] | None = None
         """Called with the signals of the look when it is over."""
         self.on_unwritten: Callable[[OSError], None] = functools.partial(leave_unwritten, job)
@@ -286,8 +284,6 @@ class TrainingLaunch:
         """
         stop = self.watch.judge(row) if self.watch is not None else None
         self._append(row)
-        if self.on_row is not None:
-            self.on_row(row)
         if row.get("look"):
             self._kept.append(row)
         if stop is not None:
