@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from canary.record.types import Failure, Status
 from canary.record.step_row import Row
 
-JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
+JOB, PARENT = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT"
 """Environment variables of training processes: the job's file, the canary's process, and the number
 of this machine among several."""
 STARTER = "_RLHF_CANARY_STARTER"

@@ -29,7 +29,6 @@ from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
     describe_distributed,
     not_as_asked,
-    on_main_machine,
     this_rank,
     world_size,
 )
@@ -52,6 +51,9 @@ KILLED = (
     "the training process was ended from outside before it could finish its record: what it counts "
     "over the whole training is missing"
 )
+
+
+OTHER_MACHINES = "ranks on other machines are not in this record"
 
 
 def set_up_torch(job: Job) -> None:
@@ -344,8 +346,8 @@ class TrainingLaunch:
         """Write the result for the parent, and close the rows."""
         result = replace(result, packages=self._packages or imported_packages())
         self.close()
-        if result.status == "completed" and self._nodes > 1 and world_size() > 1:
-            result = on_main_machine(self.job, self.rank, result)
+        if self._nodes > 1:
+            result = replace(result, notes=(*result.notes, OTHER_MACHINES))
         try:
             result.write(rank_path(Path(self.job.result_file), self.rank))
         except OSError as error:

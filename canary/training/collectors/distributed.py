@@ -19,19 +19,13 @@ import contextlib
 import hashlib
 import json
 import os
-import socket
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from canary.protocol.job import NODE_RANK, Job, Result, StepFile
-from canary.record.jsonio import read_rows
-from canary.record.ranks import rank_path
 from canary.training.collectors.aside import Wrapping
 from canary.training.collectors.clock import Mark
 
@@ -101,42 +95,6 @@ def this_rank() -> tuple[int, int]:
     if "RANK" not in os.environ and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def on_main_machine(job: Job, rank: int, result: Result) -> Result:
-    """Write rows and results of all machines' ranks on the main machine; on the others, return the
-    result with a note that names it. Every rank must call it.
-
-    The main machine is the first by `--node-rank`, else by name, so that it is the same in each
-    launch: torchrun may give rank 0 to another machine each time.
-    """
-    rows_file = rank_path(Path(job.rows_file), rank)
-    rows = [row for row in read_rows(rows_file) if row["launch"] == job.launch]
-    here = {
-        "node_rank": int(os.environ.get(NODE_RANK, "0")),
-        "host": socket.gethostname(),
-        "run_dir": str(rows_file.parent),
-    }
-    everyone: list[Any] = [None] * world_size()
-    mine = here | {"rows": rows, "result": asdict(result)}
-    torch.distributed.all_gather_object(everyone, mine)  # pickled
-    machines = [(one["node_rank"], one["host"], one["run_dir"]) for one in everyone]
-    main, this = min(machines), machines[rank]
-    if this != main:
-        note = (
-            f"{machines.count(this)} of {len(machines)} ranks ran here; the record of all "
-            f"ranks is in {main[2]} on {main[1]}"
-        )
-        return replace(result, notes=(*result.notes, note))
-    if rank == machines.index(main):
-        for other, one in enumerate(everyone):
-            if machines[other] != main:  # As if it had run here.
-                remote = StepFile(rank_path(Path(job.rows_file), other))
-                for row in one["rows"]:
-                    remote.append(row)
-                remote.close()
-                Result(**one["result"]).write(rank_path(Path(job.result_file), other))
-    return result
 
 
 BLOCKING = (
