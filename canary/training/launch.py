@@ -28,7 +28,6 @@ from canary.training.asking.observer import STEPS, Asking
 from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
     describe_distributed,
-    not_as_asked,
     this_rank,
     world_size,
 )
@@ -328,7 +327,6 @@ class TrainingLaunch:
         self._files.end()
         self.lap("training")
         distributed = describe_distributed(trained)
-        self.notes += not_as_asked(distributed)
         return Result(
             status="completed",
             exact=self._exact,

@@ -16,8 +16,6 @@ On a GPU both are timed by events of the current stream, because the stream wait
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,56 +27,18 @@ from torch.nn.parallel import DistributedDataParallel
 from canary.training.collectors.aside import Wrapping
 from canary.training.collectors.clock import Mark
 
-FSDP_FACTS = (
-    "fsdp_version",
-    "sharding_strategy",
-    "reshard_after_forward",
-    "state_dict_type",
-    "cpu_offload",
-    "activation_checkpointing",
-)
-
-ASKED = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
-"""Environment variables by which `accelerate launch` passes on the plug-in of its config file."""
-
 
 def describe_distributed(trainer: Any) -> dict[str, Any]:
-    """Return `{type, world_size, backend, fsdp, deepspeed}` from the trainer's accelerator; empty
-    for one process without a plug-in."""
+    """Return `{type, world_size, backend}` of several ranks; empty for one process."""
     known = getattr(trainer, "distributed_facts", None)
     if known is not None:
         return dict(known) if known["world_size"] > 1 else {}
+    if world_size() == 1:
+        return {}
     state = getattr(getattr(trainer, "accelerator", None), "state", None)
     kind = getattr(getattr(state, "distributed_type", None), "value", "NO")
-    facts: dict[str, Any] = {"type": str(kind), "world_size": world_size()}
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        facts["backend"] = str(torch.distributed.get_backend())
-    fsdp = getattr(state, "fsdp_plugin", None)
-    if fsdp is not None:
-        facts["fsdp"] = {name: _text(getattr(fsdp, name, None)) for name in FSDP_FACTS}
-    deepspeed = getattr(state, "deepspeed_plugin", None)
-    if deepspeed is not None:
-        config = getattr(deepspeed, "deepspeed_config", None) or {}
-        text = json.dumps(config, sort_keys=True, default=str)
-        facts["deepspeed"] = {
-            "zero_stage": getattr(deepspeed, "zero_stage", None),
-            "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        }
-    return facts if facts["world_size"] > 1 or fsdp is not None or deepspeed is not None else {}
-
-
-def not_as_asked(facts: dict[str, Any]) -> list[str]:
-    """Return a line for each plug-in that `accelerate launch` requested but the training lacks."""
-    kind = facts.get("type", "NO")
-    return [
-        f"{name} was requested, but the training ran as {kind}"
-        for name, variable in ASKED.items()
-        if os.environ.get(variable, "").lower() == "true" and kind != name
-    ]
-
-
-def _text(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    backend = str(torch.distributed.get_backend())
+    return {"type": str(kind), "world_size": world_size(), "backend": backend}
 
 
 def world_size() -> int:
