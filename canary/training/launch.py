@@ -265,12 +265,11 @@ class TrainingLaunch:
         rank_path(Path(self.job.scratch_dir) / "claim", self.rank).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Stop all that measures, and close the rows."""
+        """Stop all that measures."""
         if self._profiler is not None:
             self._profiler.give_up()
         self.look.give_up()
         STEPS.remove()  # the look of a training that failed tells nothing
-        self._rows.close()
 
     def was_cut(self, step: int) -> None:
         """Record that the training was cut short."""
@@ -341,7 +340,7 @@ class TrainingLaunch:
         )
 
     def write(self, result: Result) -> None:
-        """Write the result for the parent, and close the rows."""
+        """Write the result for the parent."""
         result = replace(result, packages=self._packages or imported_packages())
         self.close()
         if self._nodes > 1:
