@@ -28,7 +28,7 @@ class Reading:
 
     topic: Topic
     concern: bool
-    """Whether it names a bottleneck."""
+    """Whether it says what to look at."""
     text: str
     value: float | None = None
     """The number compared with the limits: a ratio (`balance`), or percent."""
