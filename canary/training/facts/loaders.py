@@ -249,8 +249,8 @@ class LoaderWorkers:
         assert self._file is not None
         # Not created again: it is gone once the look is over.
         number = os.open(self._file, os.O_WRONLY | os.O_APPEND)
-        with os.fdopen(number, "ab") as stream:
-            stream.write(f"{line}\n".encode())
+        with os.fdopen(number, "ab") as reports:
+            reports.write(f"{line}\n".encode())
 
 
 def _rows_sha256(rows: Any) -> str | None:
