@@ -17,14 +17,11 @@ LARGEST_DELAY = 0.95
 def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     """Return the section from all launches' rows after warm-up."""
     on_host = [row["host"] for row in rows if row.get("host")]
-    delay = _share(on_host, "run_delay_s", sum(row["wall_s"] for row in rows if row.get("host")))
-    computing = sum(host["computing_s"] for host in on_host)
-    # Waits for a core are the machine's doing; assume the same share in the computing phases.
-    without = min(LARGEST_DELAY, delay or 0.0) * computing
+    delay, waiting, others = _thread_shares(rows)
     cores, percent = record.env.get("cpu_usable"), record.perf.cpu_utilization_avg
     return Host(
-        waiting=_share(on_host, "waiting_s", computing - without, without),
-        other_threads=_share(on_host, "others_s", computing - without),
+        waiting=waiting,
+        other_threads=others,
         run_delay=delay,
         cpu_seconds_per_step=_mean(
             sum(row["phases_cpu"].values()) for row in rows if row.get("phases_cpu")
@@ -49,6 +46,18 @@ def on_core_step_time_s(rows: Sequence[Row]) -> float | None:
     if not known or len(known) < len(rows):
         return None
     return statistics.fmean(row["wall_s"] - delay for row, delay in zip(on_cpu, known, strict=True))
+
+
+def _thread_shares(rows: Sequence[Row]) -> tuple[float | None, float | None, float | None]:
+    """Return `Host`'s `run_delay`, `waiting` and `other_threads`."""
+    on_host = [row["host"] for row in rows if row.get("host")]
+    delay = _share(on_host, "run_delay_s", sum(row["wall_s"] for row in rows if row.get("host")))
+    computing = sum(host["computing_s"] for host in on_host)
+    # Waits for a core are the machine's doing; assume the same share in the computing phases.
+    without = min(LARGEST_DELAY, delay or 0.0) * computing
+    waiting = _share(on_host, "waiting_s", computing - without, without)
+    others = _share(on_host, "others_s", computing - without)
+    return delay, waiting, others
 
 
 def _share(

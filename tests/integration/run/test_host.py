@@ -1,20 +1,38 @@
-"""What runs tell of their host, on a real training."""
+"""What runs tell of their host, on real trainings."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.conftest import run_config, settings
+from tests.integration.conftest import Finished, canary, settings, write_config
+from tests.planting import plant
 
 pytestmark = pytest.mark.train
 
+SHORT = {"look_steps": 0, "max_steps": 24, "metrics_warmup_steps": 4, "dataset_size": 96}
 
-def test_a_canary_tells_all_of_its_host(tmp_path: Path) -> None:
-    short = {"look_steps": 0, "max_steps": 40, "metrics_warmup_steps": 4, "dataset_size": 160}
-    record = run_config(tmp_path, settings("sft", **short)).record()
-    host = record.host
+
+def run(folder: Path, body: str, **changes: Any) -> Finished:
+    """The embedded SFT with something planted beside it."""
+    plant(folder, body)
+    path = write_config(folder, settings("sft", **(SHORT | changes)))
+    finished = canary("run", str(path), "-o", str(folder / "out"), cwd=folder)
+    assert finished.code == 0, finished.err
+    return finished
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return run(tmp_path_factory.mktemp("healthy"), "pass", max_steps=40, dataset_size=160)
+
+
+def test_a_canary_tells_all_of_its_host(
+    healthy: Finished,
+) -> None:
+    record, host = healthy.record(), healthy.record().host
     for name, value in host.model_dump().items():
         assert value is not None or name == "run_delay", name
     assert host.cpu_seconds_per_step is not None
