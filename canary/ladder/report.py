@@ -287,8 +287,8 @@ def _lines(
         names = " and ".join(one.level for one in between)
         what = f"{start.level}, the last safe level; includes switches of {names} that are still on"
         lines.append(("step up from", what))
-    if start.longest_phase:
-        lines.append((f"longest in {start.level}", start.longest_phase))
+    if start.bottleneck:
+        lines.append((f"bottleneck of {start.level}", start.bottleneck))
     if level.problem:
         lines.append(("no speed-up", level.problem))
     for name, ratio in (("speed-up", level.cumulative), ("step up", level.step_up)):

@@ -66,8 +66,8 @@ class LevelFound:
     """The ratio over the level `step_over`."""
     step_over: str = ""
     """The last safe level below that has a ratio, or the baseline."""
-    longest_phase: str = ""
-    """What took longest in a step of its rounds."""
+    bottleneck: str = ""
+    """The bottleneck of this level's speed in its rounds."""
     problem: str = ""
     """Why it has no ratio: it did not run, or its work differs."""
 

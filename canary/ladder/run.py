@@ -17,7 +17,7 @@ from canary.ladder.report import leave_unfinished
 from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.site import Site
 from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch, this_machine
-from canary.ladder.timing import Arm, busy_note, longest_phase, problem_of, ratio_of, time_rounds
+from canary.ladder.timing import Arm, bottleneck_of, busy_note, problem_of, ratio_of, time_rounds
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
 from canary.runner.display.progress import Screen
@@ -155,7 +155,7 @@ def _measured(levels: Sequence[LevelFound], arms: Sequence[Arm]) -> tuple[LevelF
                 level,
                 speeds=tuple(arm.speeds),
                 figures=arm.figures,
-                longest_phase=longest_phase(arm.records) if arm.records else "",
+                bottleneck=bottleneck_of(arm.records) if arm.records else "",
                 problem=problem,
                 cumulative=None if first else ratio_of(arm, baseline),
                 step_up=None if first or problem else ratio_of(arm, below),

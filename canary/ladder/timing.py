@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from canary.compare.exact.inputs_stages import rows_of
 from canary.compare.timing.estimate import paired_estimate, spread_of
 from canary.ladder.site import LaunchResult
+from canary.record.bottlenecks import one_line
+from canary.record.bottlenecks.common import too_short
 from canary.record.exact import Exact
 from canary.record.phases import shown_phases
 from canary.record.step_row import Row
@@ -199,15 +201,19 @@ def other_rows(reference: Exact, other: Exact) -> str:
     return ""
 
 
-def longest_phase(records: Sequence[RunRecord]) -> str:
-    """Return the phase that took longest in the launch of median speed, with its share; empty
-    without phases."""
+def bottleneck_of(records: Sequence[RunRecord]) -> str:
+    """Return one line about the launch of median speed: its worst bottleneck. Without one, name the
+    phase that took longest."""
     order = sorted(records, key=lambda one: one.perf.samples_per_sec or 0.0)
-    phases = shown_phases(order[(len(order) - 1) // 2].phases)
+    record = order[(len(order) - 1) // 2]
+    if record.bottlenecks:
+        return one_line(record.bottlenecks[0])
+    short, phases = too_short(record), shown_phases(record.phases)
+    found = f"not judged: {short}" if short else "none found"
     if not phases:
-        return ""
+        return found
     name = max(phases, key=lambda phase: phases[phase])
-    return f"{name} takes {100 * phases[name] / sum(phases.values()):.0f}% of the step"
+    return f"{found}; {name} takes {100 * phases[name] / sum(phases.values()):.0f}% of the step"
 
 
 BUSY = 0.2

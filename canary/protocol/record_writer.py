@@ -11,6 +11,7 @@ from typing import Any
 
 from canary.machine.environment import fingerprint, git_state
 from canary.protocol.job import Result
+from canary.record.bottlenecks import find_bottlenecks
 from canary.record.curves import ungated
 from canary.record.folder import RunFolder, close_launches, start_record
 from canary.record.profile import Window
@@ -97,6 +98,7 @@ class RecordWriter(ABC):
             reason = f"the loss was NaN from step {nan_at[0]} on; {reason}"
         ended = {"status": result.status, "reason": reason, "failure": result.failure}
         self.record = self.record.model_copy(update=ended)
+        self.record.bottlenecks = find_bottlenecks(self.record)
         self._unless_removed(self.folder.finish)
         return self.record
 

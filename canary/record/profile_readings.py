@@ -28,7 +28,7 @@ class Reading:
 
     topic: Topic
     concern: bool
-    """Whether it says what to look at."""
+    """Whether it names a bottleneck."""
     text: str
     value: float | None = None
     """The number compared with the limits: a ratio (`balance`), or percent."""

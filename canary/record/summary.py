@@ -14,7 +14,7 @@ from canary.record.host import host_of, on_core_step_time_s
 from canary.record.jsonio import number
 from canary.record.ranks import ByRank, describe_ranks, merged_rows
 from canary.record.spikes import stall_of
-from canary.record.step_row import Row, is_timed
+from canary.record.step_row import Bytes, Row, is_timed
 from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
 
 MIN_STEPS = 5
@@ -199,6 +199,17 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
     )
 
 
+def _spike(rows: Sequence[Row]) -> dict[str, int | None]:
+    """Return the typical memory of one launch and the step of its peak."""
+    key: Bytes = "peak_bytes" if _numbers(rows, "peak_bytes") else "rss_bytes"
+    known = [row for row in rows if row.get(key) is not None]
+    if not known:
+        return {"typical_bytes": None, "peak_step": None}
+    ordered = sorted(_numbers(known, key))
+    at_peak = max(known, key=lambda row: float(row[key] or 0))["step"]
+    return {"typical_bytes": int(percentile(ordered, 0.5)), "peak_step": at_peak}
+
+
 GROWTH_BLOCKS = 10
 T_975 = 2.306
 """Student's t, two-sided 95%, for the slope through ten blocks (8 degrees of freedom)."""
@@ -327,12 +338,13 @@ def _peak(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _memory(rows: Sequence[Row], first: Sequence[Row], warmup: int) -> dict[str, Any]:
-    """Return all launches' peaks, and growth of the first."""
+    """Return all launches' peaks, and growth and typical memory of the first."""
     return {
         "peak_allocated_bytes": _largest(rows, "peak_bytes"),
         "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
         "peak_rss_bytes": _largest(rows, "rss_bytes"),
         "growth": memory_growth(unprofiled_stretch([r for r in first if r["step"] > warmup])),
+        **_spike([row for row in without_profiler(first) if row["step"] > warmup]),
         "alloc_retries": _largest(rows, "alloc_retries"),
     }
 

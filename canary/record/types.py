@@ -228,12 +228,36 @@ class Host(Section):
     """CPU of the process tree, in percent of all cores that it may use."""
 
 
+class Evidence(Section):
+    """One number behind a finding."""
+
+    what: str
+    value: Number
+    unit: str = ""
+
+
+class Bottleneck(Section):
+    """A bottleneck of the run (see `canary.record.bottlenecks`)."""
+
+    name: str
+    severity: Literal["bottleneck", "watch"]
+    cost: Number = 0.0
+    """Share of the step that it may cost, 0 to 1, for ranking; 0 if unknown."""
+    evidence: list[Evidence] = Field(default_factory=list)
+    advice: str = ""
+
+
 class Memory(Section):
     """Bytes; device values are null without a device."""
 
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     peak_rss_bytes: int | None = None
+    typical_bytes: int | None = None
+    """Of the first launch: the median over its steps of the peak so far, or of resident memory
+    without a device. A peak far above it is a spike."""
+    peak_step: int | None = None
+    """The step at which the first launch reached its peak."""
     alloc_retries: int | None = None
     """How often the device's allocator found no room and had to release its cache first."""
     growth: Growth | None = None
@@ -348,6 +372,8 @@ class RunRecord(Section):
     """Alerts of the launches (see `canary.record.alert`)."""
     alert_summary: AlertSummary | None = None
     """Null if no detector watched."""
+    bottlenecks: list[Bottleneck] | None = None
+    """The worst first; null if the record was not searched for them."""
     launches: list[Launch] = Field(default_factory=list)
     unmeasured: dict[str, str] = Field(default_factory=dict)
     """Why a value is null, by the value's key."""

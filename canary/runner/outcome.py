@@ -7,6 +7,7 @@ from pathlib import Path
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, counted
 from canary.protocol.job import Result
 from canary.record.alerts import WORST_FIRST, alert_words
+from canary.record.bottlenecks import one_line
 from canary.record.digits import significant
 from canary.record.end_loss import end_loss_words
 from canary.record.host import typical_cpu_s_per_step
@@ -68,6 +69,7 @@ def outcome_text(record: RunRecord) -> str:
     if steps := record.profiler.steps:
         which = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
         lines.append(f"  profile     {which}, not timed; canary profile shows them")
+    lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     told = not time_.count and "perf.step_time" in record.unmeasured
     if time_.count < MIN_STEPS and not told and not record.config.get("exact"):
         few = f"{counted(time_.count, 'step')} timed after warm-up, a comparison needs {MIN_STEPS}"

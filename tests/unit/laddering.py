@@ -12,7 +12,7 @@ from canary.errors import ConfigError
 from canary.ladder.site import FinishedRun, LaunchResult, Site
 from canary.ladder.switches import SWITCHES, Job, Machine, Settings, Switch
 from canary.record.step_row import Row
-from canary.record.types import RunRecord
+from canary.record.types import Bottleneck, Evidence, RunRecord
 from tests.unit.comparing import altered, example
 
 CPU = Machine("Some CPU", 2, (), "no GPU: none is visible", {"torch": "2.13.0"}, False)
@@ -140,7 +140,19 @@ def record_at(speed: float) -> RunRecord:
     made = altered(made, "perf", "cpu_utilization_avg", to=98.0)
     made = altered(made, "perf", "max_mem_mb", to=600.0)
     made = altered(made, "phases", to={"generation": 6 / speed, "backward": 2 / speed})
-    return altered(made, "notes", to=[])
+    made = altered(made, "notes", to=[])
+    return altered(made, "bottlenecks", to=[])
+
+
+def held_back(whole: RunRecord) -> RunRecord:
+    """The record with a named bottleneck."""
+    found = Bottleneck(
+        name="data_loading",
+        severity="bottleneck",
+        evidence=[Evidence(what="of the step waiting for data", value=40.0, unit="%")],
+        advice="more workers",
+    )
+    return altered(whole, "bottlenecks", to=[found])
 
 
 def site(

@@ -56,7 +56,7 @@ def test_basic_is_faster_than_the_baseline(ladder: Ladder) -> None:
     assert basic.cumulative.ratio == pytest.approx(speed / reference)
     # One launch each: on a busy machine the clock may say anything, and the processor's does not.
     assert 1.2 * processor_seconds(ladder, "basic") < processor_seconds(ladder, "baseline")
-    assert of(ladder, "baseline").longest_phase
+    assert of(ladder, "baseline").bottleneck
 
 
 def test_what_basic_does_is_what_the_baseline_learns(ladder: Ladder) -> None:

@@ -1,4 +1,4 @@
-"""What runs tell of their host, on real trainings."""
+"""What runs tell of their host, and the bottlenecks named from it, on real trainings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
+from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, settings, write_config
 from tests.planting import plant
 
 pytestmark = pytest.mark.train
 
 SHORT = {"look_steps": 0, "max_steps": 24, "metrics_warmup_steps": 4, "dataset_size": 96}
+SLOW_COLLATOR = """
+import time
+original = trainer.data_collator
+def slow(rows):
+    time.sleep(0.1 * len(rows))
+    return original(rows)
+trainer.data_collator = slow
+"""
 
 
 def run(folder: Path, body: str, **changes: Any) -> Finished:
@@ -29,19 +38,39 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return run(tmp_path_factory.mktemp("healthy"), "pass", max_steps=40, dataset_size=160)
 
 
-def test_a_canary_tells_all_of_its_host(
+def named(record: RunRecord) -> set[str]:
+    assert record.bottlenecks is not None
+    return {found.name for found in record.bottlenecks if found.severity == "bottleneck"}
+
+
+def test_a_healthy_canary_tells_all_of_its_host_and_names_no_bottleneck(
     healthy: Finished,
 ) -> None:
     record, host = healthy.record(), healthy.record().host
+    assert named(record) == set()
     for name, value in host.model_dump().items():
         assert value is not None or name == "run_delay", name
     assert host.cpu_seconds_per_step is not None
     assert host.main_cpu_seconds_per_step is not None
     assert 0 < host.main_cpu_seconds_per_step <= 1.01 * host.cpu_seconds_per_step
     assert host.cpu_seconds_per_step < 1.1 * record.perf.step_time.mean
+    assert "bottleneck" not in healthy.err
     (launch,) = record.launches
     assert sum(launch.phases_cpu.values()) == pytest.approx(host.cpu_seconds_per_step, rel=1e-6)
     assert launch.phases_cpu["backward"] > launch.phases_cpu["data"]
     assert launch.cpu_s_per_step == pytest.approx(host.cpu_seconds_per_step, rel=0.15)
     if launch.on_core_step_time_s is not None:
         assert 0 < launch.on_core_step_time_s <= record.perf.step_time.mean
+
+
+def test_a_slow_collator_is_named_with_its_share_of_the_step(tmp_path: Path) -> None:
+    finished = run(tmp_path, SLOW_COLLATOR, max_steps=14)
+    record = finished.record()
+    assert named(record) == {"data_loading"}
+    assert record.bottlenecks is not None
+    numbers = {one.what: one.value for one in record.bottlenecks[0].evidence}
+    assert numbers["step time in the data phase"] > 50
+    assert numbers["data phase"] >= 0.98 * 400
+    assert numbers["its CPU time"] < 100
+    line = next(line for line in finished.err.splitlines() if "data_loading" in line)
+    assert line.startswith("  bottleneck  data_loading: step time in the data phase ")

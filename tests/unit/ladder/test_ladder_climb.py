@@ -15,9 +15,10 @@ from canary.ladder.report import report_of, result_text, speed_words
 from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.run import ladder_at
 from canary.ladder.switches import LEVELS, SWITCHES, Switch
-from canary.ladder.timing import longest_phase, speed_up
+from canary.ladder.timing import bottleneck_of, speed_up
+from canary.record.types import RunRecord
 from tests.unit.comparing import altered
-from tests.unit.laddering import CPU, GPUS, Workshop, config_of, record_at, site
+from tests.unit.laddering import CPU, GPUS, Workshop, config_of, held_back, record_at, site
 
 PPO: dict[tuple[str, Any], float] = {
     ("speed.kv_cache", True): 2.0,
@@ -222,13 +223,23 @@ def test_one_round_has_no_interval() -> None:
     assert (found.ratio, found.low, found.high) == (4.0, None, None)
 
 
-def test_the_longest_phase_is_that_of_the_launch_of_median_speed() -> None:
-    assert longest_phase([record_at(1.0)]) == "rollout takes 75% of the step"
-    odd, usual = (
-        altered(record_at(1.0), "phases", to={"generation": one, "backward": 10.0 - one})
-        for one in (9.0, 1.0)
+def test_the_bottleneck_is_the_named_one_or_the_longest_phase() -> None:
+    assert bottleneck_of([held_back(record_at(1.0))]).startswith(
+        "data_loading: of the step waiting"
     )
-    assert longest_phase([odd, usual, usual]) == "update takes 90% of the step"
+    assert bottleneck_of([record_at(1.0)]) == "none found; rollout takes 75% of the step"
+
+
+def taking(**phases: float) -> RunRecord:
+    return altered(record_at(1.0), "phases", to=phases)
+
+
+def test_what_holds_back_is_that_of_the_launch_of_median_speed() -> None:
+    odd, usual = taking(generation=9.0, backward=1.0), taking(generation=1.0, backward=9.0)
+    assert bottleneck_of([odd, usual, usual]) == "none found; update takes 90% of the step"
+    named = held_back(record_at(1.0))
+    assert bottleneck_of([named, named, usual]).startswith("data_loading")
+    assert bottleneck_of([named, usual, usual]).startswith("none found")
 
 
 def test_an_unsafe_level_is_no_headline_and_no_step_to_stand_on() -> None:
