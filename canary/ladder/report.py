@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from canary.report.page import Choice
 
 DOCUMENT_VERSION = 1
-SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory")
+SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory", "GIL")
 """Headings of figures."""
 HEADINGS = ("level", *SHOWN, "speed-up", "step up", "guard")
-LEAST = ("CPU (% of one core)", "GPU", "memory", "tokens/s")
+LEAST = ("GIL", "CPU (% of one core)", "GPU", "memory", "tokens/s")
 """Columns that a narrow terminal drops, in this order."""
 INLINE = ("level", "samples/s", "step", "memory", "speed-up", "guard")
 """Columns in a notebook."""
@@ -261,6 +261,7 @@ def _figures(found: Figures | None) -> Cells:
         _or_dash(found.gpu_pct, "{:.0f}%"),
         _or_dash(found.cpu_pct, "{:.0f}%"),
         _or_dash(found.memory_mb, "{:,.0f} MB"),
+        _or_dash(found.gil_share, "{:.1%}"),
     )
 
 

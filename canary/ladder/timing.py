@@ -62,6 +62,8 @@ class Figures:
     cpu_pct: float | None = None
     """Percent of one core, over the process tree."""
     memory_mb: float | None = None
+    gil_share: float | None = None
+    """Largest possible share of the computing time that was waiting for Python's lock."""
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -105,6 +107,7 @@ class Arm:
             gpu_pct=_median(perf.gpu_utilization_avg for perf in perfs),
             cpu_pct=_median(perf.cpu_utilization_avg for perf in perfs),
             memory_mb=_median(perf.max_mem_mb for perf in perfs),
+            gil_share=_median(record.host.gil_contention for record in self.records),
         )
 
 

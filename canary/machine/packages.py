@@ -30,7 +30,7 @@ PACKAGES = (
     "kernels",
     "rlhf-canary",
 )
-MEASURING = ("nvidia-ml-py", "psutil")
+MEASURING = ("gilknocker", "nvidia-ml-py", "psutil")
 """The canary imports them to measure a training; they change none."""
 AT_START = ("_distutils_hack", "_virtualenv")
 """Modules that Python imports when it starts, because they are installed."""

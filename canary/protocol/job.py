@@ -110,6 +110,8 @@ class Result:
     unmeasured: dict[str, str] = field(default_factory=dict)
     """Why a value could not be measured, by its key."""
     wall_seconds: float | None = None
+    host: dict[str, float] = field(default_factory=dict)
+    """Facts of the host (see `canary.record.types.Launch`)."""
     ranks: dict[str, Any] = field(default_factory=dict)
     """With several ranks: `{world_size, nodes, failed_rank}`."""
     command_code: int | None = None

@@ -53,6 +53,7 @@ class RecordWriter(ABC):
                 "steps": steps,
                 "startup_seconds": {name: value for name, value in began if name != "training"},
                 "wall_seconds": result.wall_seconds,
+                "host": result.host,
             }
         )
 

@@ -19,7 +19,10 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     on_host = [row["host"] for row in rows if row.get("host")]
     delay, waiting, others = _thread_shares(rows)
     cores, percent = record.env.get("cpu_usable"), record.perf.cpu_utilization_avg
+    held = _mean(launch.host.get("gil_held") for launch in record.launches)
     return Host(
+        gil_contention=_least(held, waiting, others),
+        gil_held=held,
         waiting=waiting,
         other_threads=others,
         run_delay=delay,
@@ -48,6 +51,14 @@ def on_core_step_time_s(rows: Sequence[Row]) -> float | None:
     return statistics.fmean(row["wall_s"] - delay for row, delay in zip(on_cpu, known, strict=True))
 
 
+def gil_contention(rows: Sequence[Row]) -> float | None:
+    """Return `Host.gil_contention` of a training that still runs; None if Python's lock is not
+    sampled, or not yet."""
+    held = rows[-1].get("host", {}).get("gil_held") if rows else None
+    _, waiting, others = _thread_shares(rows)
+    return _least(held, waiting, others)
+
+
 def _thread_shares(rows: Sequence[Row]) -> tuple[float | None, float | None, float | None]:
     """Return `Host`'s `run_delay`, `waiting` and `other_threads`."""
     on_host = [row["host"] for row in rows if row.get("host")]
@@ -70,6 +81,11 @@ def _share(
     if not seconds or whole_s <= 0:
         return None
     return max(0.0, (math.fsum(seconds) - without_s) / whole_s)
+
+
+def _least(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return min(1.0, *known) if len(known) == len(values) else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -24,6 +24,8 @@ class HostSeconds(TypedDict, total=False):
     others_s: float
     own_cpu_s: float
     run_delay_s: float | None
+    gil_held: float
+    """Share of the training so far; only if Python's lock is sampled."""
 
 
 class RowAlert(Part, total=False):

@@ -210,10 +210,16 @@ class Growth(Section):
 class Host(Section):
     """The training process on its CPUs, over the timed steps.
 
-    The first three are shares. `waiting` and `other_threads` are shares of the training thread's
+    The first four are shares. `waiting` and `other_threads` are shares of the training thread's
     time in computing phases without waits for a core. Null if not measured; see `unmeasured`.
     """
 
+    gil_contention: Number | None = None
+    """The smallest of the next three: at most this share was waiting for Python's lock while
+    another thread held it."""
+    gil_held: Number | None = None
+    """Share of all time in which any thread held the lock, by gilknocker. The training thread
+    counts too, and other work on the machine raises it."""
     waiting: Number | None = None
     """Share in which the thread was off its core, waiting for another thread, a lock, a file or a
     sleep."""
@@ -304,6 +310,8 @@ class Launch(Section):
     on a CPU without other work. Null on a device, or if the waits were not measured."""
     stall: Stall | None = None
     """None without such a step, and in records of older versions."""
+    host: dict[str, Number] = Field(default_factory=dict)
+    """Reported by the process at its end: `gil_held` (share)."""
 
 
 class AlertSummary(Section):

@@ -125,7 +125,7 @@ def throughput_words(record: RunRecord) -> list[str]:
 
 
 def utilisation_words(record: RunRecord) -> list[str]:
-    """Return the use of CPU and GPU, as far as it was measured."""
+    """Return the use of CPU, GPU and Python's GIL, as far as it was measured."""
     host, cores = record.host, record.env.get("cpu_usable")
     words = []
     if host.cpu_utilization_of_cores is not None:
@@ -135,6 +135,8 @@ def utilisation_words(record: RunRecord) -> list[str]:
         words.append(f"{1000 * cpu_s:.1f} ms of CPU per step")
     if record.perf.gpu_utilization_avg is not None:
         words.append(f"GPU {record.perf.gpu_utilization_avg:.0f}%")
+    if host.gil_contention is not None:
+        words.append(f"GIL contention at most {100 * host.gil_contention:.0f}%")
     return words
 
 

@@ -31,6 +31,7 @@ from canary.training.collectors.distributed import (
     this_rank,
     world_size,
 )
+from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.effective import (
     describe_device,
@@ -146,6 +147,7 @@ class TrainingLaunch:
         self._packages: dict[str, str] = {}
         """What the training has imported by the end of its look."""
         self._profiler: StepProfiler | None = None
+        self._host = HostMeter(own_process)
         self._watching: Watching | None = None
 
     def lap(self, name: str) -> None:
@@ -202,7 +204,12 @@ class TrainingLaunch:
         self._files.begin()
         if not self.job.look_steps:
             self._packages = imported_packages()
+            self._time_begins()
         return self.look
+
+    def _time_begins(self) -> None:
+        if not self.job.exact and self.rank == 0:
+            self._host.begin()
 
     def _look_over(self, trained: Trained, exact: ExactSignals) -> None:
         """Keep what the look saw; the steps that follow are timed."""
@@ -217,6 +224,7 @@ class TrainingLaunch:
             self.on_look(self._exact)
         if self._begun_on is not None:
             self.begun(trained, self._begun_on)
+        self._time_begins()
 
     def _counted(self) -> Calls:
         """Return the counts of the training so far."""
@@ -270,6 +278,7 @@ class TrainingLaunch:
             self._profiler.give_up()
         self.look.give_up()
         STEPS.remove()  # the look of a training that failed tells nothing
+        self._host.stop()
 
     def was_cut(self, step: int) -> None:
         """Record that the training was cut short."""
@@ -282,6 +291,9 @@ class TrainingLaunch:
         Raises:
             StopTraining: an alert ends the training.
         """
+        gil_held = self._host.gil_held()
+        if gil_held is not None:
+            row["host"]["gil_held"] = gil_held
         stop = self.watch.judge(row) if self.watch is not None else None
         self._append(row)
         if row.get("look"):
@@ -322,6 +334,7 @@ class TrainingLaunch:
     def finished(self, trained: Trained, device: torch.device) -> Result:
         """Return the result of a finished training."""
         assert self._files is not None  # begin came first
+        host = self._host.end()
         counted = self._counted()
         self._files.end()
         self.lap("training")
@@ -334,8 +347,9 @@ class TrainingLaunch:
             device=describe_device(device, self._training["dtype"]),
             training=self._training | {"distributed": distributed},
             notes=tuple(self.notes),
-            unmeasured=self.unseen,
+            unmeasured=self._host.unmeasured | self.unseen,
             wall_seconds=time.perf_counter() - self._started,
+            host=host,
             not_varied=PAIR.why_not(),
         )
 

@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
 def exit_fast(code: int) -> NoReturn:
     """End the process without Python's teardown. That would take a second. It can also fail: torch
     may abort when process groups are destroyed while other ranks exit, and torchrun then waits for
-    minutes."""
+    minutes. Threads of gilknocker may ask for a GIL that no longer exists."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:

@@ -139,6 +139,7 @@ def record_at(speed: float) -> RunRecord:
     made = altered(made, "perf", "step_time", "mean", to=8 / speed)
     made = altered(made, "perf", "cpu_utilization_avg", to=98.0)
     made = altered(made, "perf", "max_mem_mb", to=600.0)
+    made = altered(made, "host", "gil_contention", to=0.001)
     made = altered(made, "phases", to={"generation": 6 / speed, "backward": 2 / speed})
     made = altered(made, "notes", to=[])
     return altered(made, "bottlenecks", to=[])

@@ -149,7 +149,7 @@ def _of_share(name: str, words: str, least: float) -> Callable[[Facts], object]:
     """Return the condition that a share of time grew while training or a phase got slower."""
     return lambda facts: (
         _same_work(facts)
-        and (facts.slower or facts.grown_phase(*PYTHON))
+        and (facts.slower or facts.grown_phase(*PYTHON) or name == "gil_contention")
         and _share(facts, name, words, least)
     )
 
@@ -192,7 +192,10 @@ ROWS = (
         "training waits longer for its batches",
         ("profile the collator and the dataset's __getitem__", "compare dataloader_num_workers"),
         0.92, "data"),
-    # The first share that grew speaks; the next ones follow from it.
+    # The first share that grew speaks; the next ones follow from it (a held lock makes waits).
+    _host(_of_share("gil_contention", "time that training may have waited for the GIL", 0.10),
+        "another Python thread holds the GIL that training needs", HOST, 0.92, "gil_contention",
+        group="host"),
     _host(_of_share("other_threads", "CPU time of other threads, to the computing phases", 0.20),
         "other threads of the process compute during training", HOST, 0.8, "other_threads",
         group="host"),

@@ -70,6 +70,7 @@ FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "dtypes": (*COMPUTE, "operators", "live_memory", "max_memory"),
     "live_tensors": ("live_memory", "max_memory", "other"),
     "live_memory": ("max_memory",),
+    "gil_contention": (*COMPUTE, *PYTHON, "ranks_wait"),
     # A collator computes too, if no phase of the model grew. A wait for a batch or a file needs no
     # core. So the delay for a core falls on the computing phases, where it counts as "waiting".
     "data": ("ranks_wait", "operators_of_data", "waiting"),

@@ -16,6 +16,7 @@ from canary.record.bottlenecks.gpu import (
 from canary.record.bottlenecks.host import (
     crowded_threads,
     data_loading,
+    gil_contention,
     synchronization,
 )
 from canary.record.bottlenecks.memory import attention_memory, memory_growth, memory_spikes
@@ -24,6 +25,7 @@ from canary.record.types import Bottleneck, RunRecord
 ALL = (
     crowded_threads,
     data_loading,
+    gil_contention,
     synchronization,
     host_bound_launches,
     small_batches,

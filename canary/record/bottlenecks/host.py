@@ -1,4 +1,4 @@
-"""Bottlenecks of the host: threads, data, waits for a device or for other ranks."""
+"""Bottlenecks of the host: threads, data, Python's lock, waits for a device or for other ranks."""
 
 from __future__ import annotations
 
@@ -76,6 +76,31 @@ def data_loading(record: RunRecord) -> Bottleneck | None:
         cost=waited,
         advice="prepare batches ahead (more loader workers, pinned memory), or move work out of "
         "the collator, which runs in every step",
+    )
+
+
+LOCK_WATCH, LOCK_BOTTLENECK = 0.05, 0.20
+"""Shares of the computing phases' time."""
+
+
+def gil_contention(record: RunRecord) -> Bottleneck | None:
+    """The training thread waits for Python's lock, which another thread holds.
+
+    Judge by the smallest of three shares: lock held, training thread off its core, other
+    threads on a core. A lock that the training thread itself holds is no contention.
+    """
+    host = record.host
+    share = host.gil_contention or 0.0
+    return found(
+        "gil_contention",
+        band(share, LOCK_WATCH, LOCK_BOTTLENECK),
+        ("time waiting for Python's lock, at most", share, "%"),
+        ("lock held", host.gil_held, "%"),
+        ("training thread off its core", host.waiting, "%"),
+        ("other threads on a core", host.other_threads, "%"),
+        cost=share,
+        advice="move the work of the other Python threads (rewards, logging, tokenizing) into a "
+        "separate process",
     )
 
 

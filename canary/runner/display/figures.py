@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from canary.config.redaction import hidden
 from canary.config.schema import CanaryConfig
+from canary.record.host import gil_contention
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES
 from canary.record.phases import is_online, shown_phases
@@ -152,7 +153,7 @@ def speed(pace: Pace) -> list[str]:
 
 
 def machine(pace: Pace) -> list[str]:
-    """Return CPU and GPU utilisation, and memory (of the device, or resident)."""
+    """Return CPU and GPU utilisation, memory (of the device, or resident), and GIL contention."""
     parts = []
     cpu = pace.cpu_percent()
     if cpu is not None and pace.is_timed:
@@ -167,6 +168,9 @@ def machine(pace: Pace) -> list[str]:
     used = pace.reading.get("gpu_memory_bytes")
     if used is not None:
         parts.append(f"{used / GB:.1f} GB of the GPU in use")
+    lock = gil_contention(pace.recent)
+    if lock is not None and pace.is_timed:
+        parts.append(f"GIL {100 * lock:.0f}%")
     return parts
 
 

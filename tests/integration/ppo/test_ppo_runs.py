@@ -69,6 +69,8 @@ def test_every_documented_metric_stands_in_the_record(whole: Finished) -> None:
     assert record.memory.peak_rss_bytes is not None
     assert record.host.cpu_seconds_per_step is not None
     assert record.host.waiting is not None
+    gil = record.host.gil_contention
+    assert (gil is None) == ("host.gil_contention" in record.unmeasured)
     # A machine without a GPU says so, and one with it has the figure.
     gpu = perf.gpu_utilization_avg
     assert (gpu is None) == ("perf.gpu_utilization_avg" in record.unmeasured)

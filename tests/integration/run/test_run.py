@@ -131,6 +131,7 @@ def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
     for name, value in (
         ("perf.gpu_utilization_avg", perf.gpu_utilization_avg),
         ("memory.peak_allocated_bytes", record.memory.peak_allocated_bytes),
+        ("host.gil_contention", host.gil_contention),
     ):
         assert (value is None) == (name in record.unmeasured), name
 

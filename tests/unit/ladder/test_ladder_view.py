@@ -68,7 +68,7 @@ def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
     assert [one["level"] for one in found["levels"]] == list(LEVELS)
     basic = found["levels"][1]
     assert basic["cumulative"]["ratio"] == pytest.approx(2.0, rel=1e-3)
-    assert {"samples_per_s", "tokens_per_s", "gpu_pct", "cpu_pct", "memory_mb"} <= set(
+    assert {"samples_per_s", "tokens_per_s", "gpu_pct", "cpu_pct", "memory_mb", "gil_share"} <= set(
         basic["figures"]
     )
     assert found["levels"][2]["guarded"]["blamed"] == ["no KL penalty"]

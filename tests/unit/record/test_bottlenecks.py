@@ -72,6 +72,24 @@ def test_waiting_for_data_is_named_by_its_share_of_the_step(
     assert found.cost == pytest.approx(percent / 100)
 
 
+def contended(contention: float) -> RunRecord:
+    shares = {"waiting": contention, "other_threads": 0.9, "gil_held": 0.95}
+    host = {f"host__{name}": share for name, share in shares.items()}
+    return with_values(example(), host | {"host__gil_contention": contention})
+
+
+@pytest.mark.parametrize(
+    ("contention", "severity"), [(0.049, None), (0.05, "watch"), (0.2, "bottleneck")]
+)
+def test_waiting_for_pythons_lock_is_named_in_the_documented_bands(
+    contention: float, severity: str | None
+) -> None:
+    found = {one.name: one for one in find_bottlenecks(contended(contention))}
+    assert (found["gil_contention"].severity if found else None) == severity
+    if found:
+        assert value(found["gil_contention"], "waiting for Python's lock") == 100 * contention
+
+
 def profile(cuda_ms: float, cpu_ms: float, **operators: float) -> Profiler:
     rows = [
         OperatorRow(name=f"aten::{name}", self_cuda_time_ms=ms, self_cpu_time_ms=1.0, count=1)

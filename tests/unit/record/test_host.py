@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,15 +19,16 @@ from canary.record.phases import PHASES
 from canary.record.step_row import Row
 from canary.record.types import Launch, RunRecord
 from canary.training.collectors.clock import StepClock
+from canary.training.collectors.host import LEAST_S, HostMeter
 from canary.training.collectors.steps import EndedSteps, RunningStep, summed
 from canary.training.look import Look
 
 
-def record() -> RunRecord:
+def record(**host: float) -> RunRecord:
     made = RunRecord(
         run_id="r",
         timestamp="2026-01-01T00:00:00+00:00",
-        launches=[Launch(index=1, status="completed", steps=10)],
+        launches=[Launch(index=1, status="completed", steps=10, host=host)],
         env={"cpu_usable": 4},
     )
     made.perf.cpu_utilization_avg = 100.0
@@ -48,31 +52,40 @@ def row(**changes: float | None) -> Any:
 
 
 def test_shares_and_seconds_of_rows() -> None:
-    found = host_of(record(), [row(), row()])
+    found = host_of(record(gil_held=0.9), [row(), row()])
     assert found.waiting == pytest.approx(0.5)
     assert found.other_threads == pytest.approx(0.375)
+    assert found.gil_contention == pytest.approx(0.375)
+    assert found.gil_held == 0.9
     assert found.run_delay == 0.0
     assert found.cpu_seconds_per_step == pytest.approx(0.09)
     assert found.main_cpu_seconds_per_step == pytest.approx(0.05)
     assert found.cpu_utilization_of_cores == 25.0
 
 
-def test_waits_are_the_same_on_a_machine_with_other_work() -> None:
+def test_a_contended_lock_is_as_contended_on_a_machine_with_other_work() -> None:
     """Every clock time is four times as long, and three quarters of it the thread has no core."""
-    quiet = host_of(record(), [row()])
+    quiet = host_of(record(gil_held=0.9), [row()])
     busy = row(computing_s=0.32, waiting_s=0.04 + 0.24, run_delay_s=0.3) | {"wall_s": 0.4}
-    found = host_of(record(), [busy])
+    found = host_of(record(gil_held=0.9), [busy])
     assert found.run_delay == pytest.approx(0.75)
+    assert found.gil_contention == pytest.approx(quiet.gil_contention)
     assert found.waiting == pytest.approx(quiet.waiting)
+
+
+def test_a_lock_held_by_the_training_itself_is_no_contention() -> None:
+    assert host_of(record(gil_held=0.95), [row(waiting_s=0.0)]).gil_contention == 0.0
+    assert host_of(record(gil_held=0.95), [row(others_s=0.0)]).gil_contention == 0.0
 
 
 def test_what_nobody_measured_is_null() -> None:
     old: Row = {"wall_s": 0.1, "phases": {"data": 0.1}}
     found = host_of(RunRecord(run_id="r", timestamp="t"), [old])
     assert set(found.model_dump().values()) == {None}
-    without_delay = host_of(record(), [row(run_delay_s=None)])
-    assert without_delay.run_delay is None
-    assert without_delay.waiting == pytest.approx(0.5)
+    without_knocker = host_of(record(), [row(run_delay_s=None)])
+    assert without_knocker.gil_contention is None
+    assert without_knocker.run_delay is None
+    assert without_knocker.waiting == pytest.approx(0.5)
 
 
 def test_a_step_knows_its_threads_from_others_and_work_from_sleep() -> None:
@@ -131,3 +144,71 @@ def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they
 def sum_of_children(steps: EndedSteps) -> float:
     """CPU seconds so far; nothing is taken from what the next row gets."""
     return steps._children._total() - steps._children._last
+
+
+def test_without_gilknocker_the_lock_is_unmeasured_and_the_rest_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "gilknocker":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    watch = HostMeter(own_process=True)
+    watch.begin()
+    time.sleep(0.01)
+    assert watch.end() == {}
+    assert "rlhf-canary[gil]" in watch.unmeasured["host.gil_contention"]
+
+
+@contextmanager
+def python_running() -> Iterator[None]:
+    """Another thread that never stops running Python. Each call keeps the lock to its end, even
+    while a busy machine has no core for the thread."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.is_set():
+            sum(range(2_000_000))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_with_gilknocker_a_held_lock_is_told_from_a_free_one() -> None:
+    pytest.importorskip("gilknocker")
+    with python_running():
+        # On a busy machine the thread that looks may itself get no core for a while.
+        tries = (watched(LEAST_S + 0.1) for _ in range(5))
+        held = next((share for share in tries if share > 0.5), 0.0)
+    assert held > 0.5
+    assert watched(LEAST_S + 0.1) < held - 0.3
+
+
+def watched(seconds: float) -> float:
+    watch = HostMeter(own_process=True)
+    watch.begin()
+    time.sleep(seconds)
+    found = watch.end()
+    watch.stop()  # twice is once
+    assert watch.unmeasured == {}
+    return found["gil_held"]
+
+
+def test_a_users_own_process_has_no_thread_of_gilknockers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must end as it would without: the thread may abort a process that ends."""
+    monkeypatch.delitem(sys.modules, "gilknocker", raising=False)
+    watch = HostMeter()
+    watch.begin()
+    found = watch.end()
+    assert "gilknocker" not in sys.modules
+    assert "gil_held" not in found
+    assert "canary run" in watch.unmeasured["host.gil_contention"]

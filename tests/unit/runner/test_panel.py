@@ -38,7 +38,7 @@ def ppo_row(step: int, **changes: Any) -> Any:
         completion_tokens=2000,
         phases=PHASES,
         phases_cpu={name: 1.5 * seconds for name, seconds in PHASES.items()},
-        host=host | {"own_cpu_s": 0.7},
+        host=host | {"own_cpu_s": 0.7, "gil_held": 0.6},
         rl={"objective/scores": 0.51, "objective/kl": 0.0134, "policy/clipfrac_avg": 0.02},
         **changes,
     )
@@ -101,6 +101,7 @@ def test_everything_is_told_in_the_names_of_rlhf() -> None:
         "GPU 87%",
         "300 MB",
         "12.2 GB of the GPU in use",
+        "GIL 10%",
         "reward 0.51",
         "KL 0.0134",
         "clipped 0.02",
@@ -121,7 +122,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int) -> N
     panel.launch_ended(Result(status="completed"))
     shown = screen(stream.getvalue())
     assert max(cell_len(line) for line in shown) < width
-    for part in ("25/40", "completion", "update 39%", "clipped", "2 alerts"):
+    for part in ("25/40", "completion", "update 39%", "GIL 10%", "clipped", "2 alerts"):
         assert any(part in line for line in shown), part
     assert sum(line.startswith("high kl_spike") for line in shown) == 3
 

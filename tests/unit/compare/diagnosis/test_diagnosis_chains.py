@@ -19,7 +19,7 @@ from tests.unit.diagnosing import LOSSES, TRAJECTORY, WORK, Change, changed, lat
 
 STEP_S = {"data": 0.0018, "forward": 0.03, "backward": 0.04, "optimizer": 0.006, "other": 0.003}
 
-SHARES = ("other_threads", "waiting", "run_delay")
+SHARES = ("gil_contention", "other_threads", "waiting", "run_delay")
 QUIET: list[Change] = [
     *((("host", share), 0.0) for share in SHARES),
     (("ranks",), {"wait_s": {"mean": 0.001}}),
@@ -80,6 +80,11 @@ CHAINS: dict[str, tuple[str, dict[str, float], list[Change]]] = {
             *seen("memory", live_tensors=[100 + 2 * step for step in range(12)]),
             (("perf", "max_mem_mb"), 2000.0),
         ],
+    ),
+    "a lock that is held, which slow Python shows most": (
+        "host",
+        {"data": 0.03},
+        [(("host", "gil_contention"), 0.6)],
     ),
     "waiting ranks, in the phase that exchanges": (
         "communication",
