@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 import tempfile
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -44,60 +43,6 @@ def content_of(path: Path, largest: int = LARGEST, *, follow: bool = True) -> by
     """
     with open_regular(path, largest, follow=follow) as stream:
         return stream.read(largest)
-
-
-class Descriptor:
-    """A descriptor that stays open in a user's process. A program may close all it does not know,
-    and open files of its own under the same numbers: those are never read, written or closed."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self._file = _identity(number)
-
-    def is_ours(self) -> bool:
-        """Whether nobody closed it."""
-        try:
-            return _identity(self.number) == self._file
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        """Close it, unless somebody did."""
-        if self.is_ours():
-            os.close(self.number)
-
-
-def _identity(number: int) -> tuple[int, int]:
-    found = os.fstat(number)
-    return found.st_dev, found.st_ino
-
-
-class KeptFile:
-    """A file that stays open, and is opened again if the program closed it. Raises what `os.open`
-    does."""
-
-    def __init__(self, path: str | Path, flags: int = os.O_RDONLY) -> None:
-        self._path, self._flags = path, flags | os.O_CLOEXEC
-        self._kept = self._opened()
-
-    def _opened(self) -> Descriptor:
-        found = Descriptor(os.open(self._path, self._flags, 0o666))
-        self.close = weakref.finalize(self, found.close)
-        return found
-
-    def _number(self) -> int:
-        if not self._kept.is_ours():
-            self._kept = self._opened()
-        return self._kept.number
-
-    def read(self, size: int = 128) -> bytes:
-        """Return the first bytes, as they are now: a microsecond for a file of the kernel."""
-        return os.pread(self._number(), size, 0)
-
-    def write(self, content: bytes) -> None:
-        """Write all of it."""
-        while content:
-            content = content[os.write(self._number(), content) :]
 
 
 def replace_file(path: Path, text: str) -> None:

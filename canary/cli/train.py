@@ -22,13 +22,6 @@ def run(
     nproc: Annotated[
         int | None, typer.Option("--nproc", help="Ranks on this machine, started by torchrun.")
     ] = None,
-    nnodes: Annotated[int, typer.Option("--nnodes", help="Machines; start `run` on each.")] = 1,
-    node_rank: Annotated[
-        int | None, typer.Option("--node-rank", help="Number of this machine, from 0.")
-    ] = None,
-    rdzv_endpoint: Annotated[
-        str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Rendezvous point.")
-    ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="End the training after the look; measure no speed.")
     ] = False,
@@ -47,7 +40,6 @@ def run(
     from canary.record.runs import next_command
     from canary.report.lines import terminal_width, wrapped
     from canary.report.rules import answer_lines, refuse_unknown
-    from canary.runner.child_environment import Rendezvous
     from canary.runner.display.progress import listener_for
     from canary.runner.outcome import exit_code, failure_text, outcome_text
     from canary.runner.run import run_canary
@@ -58,11 +50,7 @@ def run(
     ends = ["exact=true"] if exact else []
     loaded = load_config(config, [*(set_ or []), *ranks, *stop, *ends])
     refuse_unknown(loaded)
-    rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint)
-    rendezvous.check()
-    record, run_dir, result = run_canary(
-        loaded, listener_for(sys.stderr, quiet), output_dir, rendezvous=rendezvous
-    )
+    record, run_dir, result = run_canary(loaded, listener_for(sys.stderr, quiet), output_dir)
     with contextlib.suppress(BrokenPipeError):
         if result.status != "completed":
             typer.echo(failure_text(result, run_dir, verbose), err=True)

@@ -164,10 +164,8 @@ KEY_HINTS = {
     **dict.fromkeys(
         (
             "reward_functions",
-            "formatting_function",
             "data_collator",
             "callbacks",
-            "model_factory",
             "trainer_factory",
         ),
         "write package.module:function",

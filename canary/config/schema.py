@@ -187,9 +187,6 @@ class CanaryConfig(_WithImport):
             "data then needs no `answer` column."
         ),
     )
-    formatting_function: DottedPath | None = Field(
-        None, description="`package.module:function` that turns a data row into its text."
-    )
     data_collator: DottedPath | None = Field(
         None,
         description=(
@@ -203,13 +200,6 @@ class CanaryConfig(_WithImport):
         description=(
             "Each `package.module:name` is a callback, a TrainerCallback class, or a function that "
             "returns a callback."
-        ),
-    )
-    model_factory: DottedPath | None = Field(
-        None,
-        description=(
-            "`package.module:function` that takes the WorkloadSpec and returns the model; "
-            "`model_name` then names the tokenizer."
         ),
     )
     trainer_factory: DottedPath | None = Field(

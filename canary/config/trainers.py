@@ -23,7 +23,6 @@ _SHARED = {
     "speed.compile",
     "speed.liger",
     "callbacks",
-    "model_factory",
 }
 _ON_ROWS = frozenset({*_SHARED, "max_length", "data_collator"})
 _ONLINE = frozenset(
@@ -154,7 +153,7 @@ TRAINERS: dict[str, TrainerRow] = {
         title="SFT",
         builder=_TRL,
         arguments={"packing": False, "loss_type": "nll", "dataset_text_field": "text"},
-        uses=_ON_ROWS | {"speed.lengths", "formatting_function"},
+        uses=_ON_ROWS | {"speed.lengths"},
         defaults={"learning_rate": 5e-4, "max_length": 256},
         rows="completion",
         takes_rows="prompt and completion, messages, text",

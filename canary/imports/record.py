@@ -15,8 +15,9 @@ from canary.imports.entries import counted, listed, shortened
 from canary.imports.mapping import LAUNCH, span
 from canary.imports.reading import Asked, Imported, read_source
 from canary.protocol.failure import failure_of
-from canary.protocol.job import Result, StepFile
+from canary.protocol.job import Result
 from canary.protocol.record_writer import RecordWriter
+from canary.record import jsonio
 from canary.record.curves import MOST_VALUES, UNKNOWN_MACHINE, Source
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.step_row import Row
@@ -60,10 +61,8 @@ def training_type(imported: Imported) -> str:
 
 def fill(writer: RecordWriter, imported: Imported) -> None:
     """Put what was read into a record whose launch was added: rows, source, notes, reasons."""
-    stream = StepFile(writer.folder.steps)
-    for row in imported.mapped.rows:
-        stream.append(row)
-    stream.close()
+    rows = "".join(f"{jsonio.dumps(row)}\n" for row in imported.mapped.rows)
+    writer.folder.steps.write_text(rows, encoding="utf-8")
     record, found = writer.record, imported.mapped
     record.config["training_type"] = training_type(imported)
     if imported.preset_sha256 is not None:

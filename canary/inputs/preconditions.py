@@ -12,10 +12,8 @@ from canary.inputs.row_counts import require_enough, rows_there
 from canary.protocol.spec import WorkloadSpec
 
 
-def look_beforehand(
-    loaded: LoadedConfig, cache_dir: Path, nodes: int, warn: Callable[[str], None]
-) -> None:
-    """Check the inputs of a training on `nodes` machines, and `warn` of surprises.
+def look_beforehand(loaded: LoadedConfig, cache_dir: Path, warn: Callable[[str], None]) -> None:
+    """Check the inputs of a training, and `warn` of surprises.
 
     Names in the config are not checked if the user's command or factory interprets them.
 
@@ -44,8 +42,7 @@ def look_beforehand(
     if rows is None:
         return
     steps = config.max_steps or BUILT_IN_STEPS
-    ranks = (config.nproc or 1) * nodes
-    spec = WorkloadSpec(config, cache_dir, cache_dir, steps, ranks=ranks)
+    spec = WorkloadSpec(config, cache_dir, cache_dir, steps, ranks=config.nproc or 1)
     require_enough(spec, rows)
     for note in spec.notes:
         warn(note)

@@ -15,7 +15,6 @@ from canary.campaign.side import Side
 from canary.config.load import BUILTIN
 from canary.errors import MachineError, UsageError
 from canary.ladder.switches import Job, Settings
-from canary.protocol.job import LEVEL
 from canary.record import jsonio
 from canary.record.folder import RunFolder, rows_of_run
 from canary.record.step_row import Row
@@ -23,7 +22,6 @@ from canary.record.types import RunRecord
 from canary.runner.display.progress import Screen
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
-TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
 """Steps of a trial, which decides whether a switch pays here, and its warm-up steps."""
 GUARD_STEPS = 5
@@ -113,12 +111,10 @@ class Site:
         return self._run(label, "trial", "trial", {**settings, **short}, {})
 
     def timed(self, label: str, settings: Settings) -> LaunchResult:
-        """Run a launch whose speed counts. Trackers show these alone, level beside level."""
+        """Run a launch whose speed counts. Trackers show these alone."""
         self._rounds[label] += 1
-        logs = self.environ.get(TENSORBOARD) or str(self.folder / "tensorboard")
-        variables = {LEVEL: label.replace(" ", "_"), TENSORBOARD: logs}
         name = f"round{self._rounds[label]}"
-        return self._run(label, "timed", name, {**settings, **TIMED}, variables)
+        return self._run(label, "timed", name, {**settings, **TIMED}, {})
 
     def _run(
         self, label: str, kind: str, name: str, settings: Settings, variables: Mapping[str, str]

@@ -36,9 +36,6 @@ class Cell:
     """`key=value`, as for `--set`."""
     stack: str | None = None
     ranks: int = 1
-    """On each machine."""
-    nodes: int = 1
-    """Machines."""
     device: str | None = None
     """Type of device; None: any."""
     arguments: tuple[str, ...] = ()
@@ -180,7 +177,7 @@ def _name(choice: Mapping[str, Any]) -> str:
         text = Path(str(value)).stem if key == "config" else str(value)
         if isinstance(value, bool) or value is None:
             text = f"{key.rpartition('.')[2]}-{text}"
-        if key in ("ranks", "nodes"):
+        if key == "ranks":
             text = f"{value}{key}"
         parts.append(re.sub(r"[^A-Za-z0-9._]", "-", text))
     name = "-".join(filter(None, parts)).strip("-.").lower() or "cell"

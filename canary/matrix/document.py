@@ -54,7 +54,6 @@ class CellKeys(_Strict):
     config: Text = None
     stack: Text = None
     ranks: Count = 1
-    nodes: Count = 1
     device: Text = None
     arguments: Words = ()
     command: Words = ()
@@ -65,8 +64,6 @@ class CellKeys(_Strict):
             raise ValueError("neither config nor command: give one")
         if self.command and self.verb not in ("exec", "check"):
             raise ValueError(f"a command, but its verb is {self.verb}: use verb: exec")
-        if self.nodes > 1 and self.verb not in ("run", "exec"):
-            raise ValueError(f"several nodes for {self.verb}: use run or exec")
         return self
 
 

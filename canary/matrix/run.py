@@ -207,7 +207,6 @@ def _attempt(loaded: Loaded, gpus: bool, cell: Cell, number: int) -> Attempt:
         document.timeout * 60,
         cores=cores,
         gpus=cell.ranks if uses_gpu else 0,
-        nodes=cell.nodes,
         device=None if wanted == "gpu" else wanted,
         asked=loaded.marks[cell.name],
     )
@@ -234,8 +233,6 @@ def command_of(cell: Cell, python: Path, folder: Path) -> tuple[str, ...]:
         settings.append(f"name={cell.name}")  # The history has a drawer for each name.
     if cell.verb == "run" and cell.ranks > 1:
         words += ["--nproc", str(cell.ranks)]
-    if cell.verb == "run" and cell.nodes > 1:
-        words += ["--nnodes", str(cell.nodes)]
     if cell.ranks > 1 and cell.verb not in ("run", "exec"):
         settings.append(f"nproc={cell.ranks}")
     if cell.device == CPU:

@@ -2,8 +2,7 @@
 
 Each rank writes `rank<r>.pulse.json`. On a signal it writes the stacks of its threads to
 `rank<r>.stack`. This needs only the standard library, and the training never waits for it. The
-background sampler's newest reading is a file too, for trackers in the training process
-and for `canary serve`.
+background sampler's newest reading is a file too, for `canary serve`.
 """
 
 from __future__ import annotations
@@ -142,23 +141,3 @@ class Readings:
         with contextlib.suppress(OSError):
             jsonio.replace_file(self._file, jsonio.dumps(dict(reading)))
         return reading
-
-
-class ReadingFile:
-    """The newest reading in the training process; the file is read again when it changes."""
-
-    def __init__(self, scratch_dir: Path) -> None:
-        self._path = reading_path(scratch_dir)
-        self._seen_ns = 0
-        self._reading: dict[str, float] = {}
-
-    def newest(self) -> Mapping[str, float]:
-        """Return the newest reading; empty if nothing was sampled yet."""
-        try:
-            written_ns = self._path.stat().st_mtime_ns
-            if written_ns != self._seen_ns:
-                self._reading = jsonio.loads(self._path.read_text(encoding="utf-8"))
-                self._seen_ns = written_ns
-        except FileNotFoundError:
-            return {}
-        return self._reading

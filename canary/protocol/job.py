@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from canary.files import KeptFile
 from canary.record import jsonio
 from canary.record.alert import Severity
 from canary.record.exact import TORCH_LOOP as TORCH_LOOP
@@ -23,12 +21,11 @@ if TYPE_CHECKING:
     from canary.record.types import Failure, Status
 from canary.record.step_row import Row
 
-JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
+JOB, PARENT = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT"
 """Environment variables of training processes: the job's file, the canary's process, and the number
 of this machine among several."""
 STARTER = "_RLHF_CANARY_STARTER"
 """Environment variable of a verb that another verb starts: the other's process."""
-LEVEL = "CANARY_LADDER_LEVEL"
 """Environment variable of a run that `canary ladder` starts: the name of the measured level."""
 SHOWN = "_RLHF_CANARY_SHOWN"
 """Environment variable of a run that another of our programs starts: where and how it shows its
@@ -186,11 +183,13 @@ class Listener:
     def waiting(self) -> None: ...
 
 
-class StepFile(KeptFile):
-    """Appends one JSON line per step in one write call, so that a kill loses no finished step."""
+class StepFile:
+    """Appends one JSON line per step in one write call, so that a kill loses no finished step. It
+    does not stay open, because a user's program may close all files and open others."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._path = path.absolute()
+        self._path.touch()
 
     def append(self, row: Row) -> None:
         """Write one row.
@@ -198,4 +197,5 @@ class StepFile(KeptFile):
         Raises:
             OSError: the disk is full.
         """
-        self.write(f"{jsonio.dumps(row)}\n".encode())
+        with self._path.open("ab") as stream:
+            stream.write(f"{jsonio.dumps(row)}\n".encode())

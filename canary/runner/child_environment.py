@@ -8,7 +8,6 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from canary.config.schema import CanaryConfig
@@ -88,51 +87,12 @@ def remove_tree(path: Path) -> None:
                 Path(root, name).unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class Rendezvous:
-    """Where the agents of several machines meet: torchrun's options of the same names."""
-
-    nnodes: int = 1
-    node_rank: int | None = None
-    endpoint: str | None = None
-
-    def check(self) -> None:
-        """Refuse settings with which torchrun would only wait.
-
-        Raises:
-            UsageError: the machines could not find each other.
-        """
-        if self.nnodes < 1:
-            raise UsageError(f"--nnodes {self.nnodes} is below 1", "give the number of machines")
-        if self.nnodes > 1 and not self.endpoint:
-            raise UsageError(
-                f"--nnodes {self.nnodes} needs an address where the machines meet",
-                "add the same --rdzv-endpoint HOST:PORT on each machine",
-            )
-        if self.node_rank is not None and not 0 <= self.node_rank < self.nnodes:
-            raise UsageError(
-                f"--node-rank {self.node_rank} does not fit --nnodes {self.nnodes}",
-                f"use a number from 0 to {self.nnodes - 1}",
-            )
-
-
-def torchrun_command(nproc: int, rendezvous: Rendezvous, launch: int) -> tuple[str, ...]:
-    """Return the command that starts `nproc` workers here; the caller appends the job's file.
-
-    Each launch has its rendezvous id: a machine that starts the next launch early must not join the
-    previous one.
-    """
+def torchrun_command(nproc: int) -> tuple[str, ...]:
+    """Return the command that starts `nproc` workers; the caller appends the job's file."""
     words = [sys.executable, *module("canary.training.torchrun"), "--nproc-per-node", str(nproc)]
-    if rendezvous.nnodes > 1:
-        words += ["--nnodes", str(rendezvous.nnodes), "--rdzv-backend", "c10d"]
-        words += ["--rdzv-endpoint", str(rendezvous.endpoint)]
-        words += ["--rdzv-id", f"canary-{launch}"]
-        if rendezvous.node_rank is not None:
-            words += ["--node-rank", str(rendezvous.node_rank)]
-    else:
-        words.append("--standalone")
     # Torchrun's own `-m` would look into the working folder first.
-    return (*words, "--no-python", sys.executable, "-u", *module("canary.training.worker"))
+    worker = (sys.executable, "-u", *module("canary.training.worker"))
+    return (*words, "--standalone", "--no-python", *worker)
 
 
 PROCESSES = re.compile(r"^--(?:nproc[-_]per[-_]node|num[-_]processes)(?:=(\d+))?$")

@@ -19,7 +19,7 @@ from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice
 from canary.protocol.failure import describe_failure
 from canary.protocol.heartbeat import Readings, reading_path
-from canary.protocol.job import NODE_RANK, Job, Listener, Result, Variation, disk_full
+from canary.protocol.job import Job, Listener, Result, Variation, disk_full
 from canary.protocol.saved_model import require_place
 from canary.protocol.trainer_config import as_config
 from canary.record.folder import RunFolder, new_run_id
@@ -27,7 +27,6 @@ from canary.record.profile import Window
 from canary.record.profile_folder import window_of
 from canary.record.types import RunRecord
 from canary.runner.child_environment import (
-    Rendezvous,
     child_environment,
     fewer_than_asked,
     remove_tree,
@@ -48,15 +47,13 @@ def run_canary(
     output_dir: Path | None = None,
     *,
     echo: bool = False,
-    rendezvous: Rendezvous | None = None,
     asks_again: bool = False,
     variation: Variation | None = None,
 ) -> tuple[RunRecord, Path, Result]:
     """Run a canary. Return its record, its folder and how it ended.
 
-    `rendezvous`: where this machine's ranks meet the ranks of other machines. `asks_again`:
-    whether a user's command is asked again about its first update, as built-in trainings are.
-    `variation`: what it does in another way.
+    `asks_again`: whether a user's command is asked again about its first update, as built-in
+    trainings are. `variation`: what it does in another way.
 
     A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
     handlers raise KeyboardInterrupt) give status `interrupted`.
@@ -84,15 +81,13 @@ def run_canary(
             folder,
             listener,
             echo=echo,
-            rendezvous=rendezvous,
             asks_again=asks_again,
             variation=variation,
         )
     try:
         listener.run_begins(folder.path, config)
         session.write()
-        nodes = session.rendezvous.nnodes
-        look_beforehand(loaded, base / ".cache", nodes, listener.warned)
+        look_beforehand(loaded, base / ".cache", listener.warned)
         result = _launches(session, base / ".cache")
     except (KeyboardInterrupt, MachineError, InputError, ConfigError, OSError) as error:
         result = _ended_by(error, folder.path)
@@ -148,7 +143,7 @@ def _launch(session: Session, job: Job, deadline: float, watch: HeldDevice) -> R
     runner = runner_for(session, job.launch, Path(job.cache_dir), watch)
     session.launch_begins(job.launch, steps_of(session.config))
     with _sampling(watch, session):
-        # For trackers in the training process, and for `canary serve`.
+        # For `canary serve`.
         session.readings = Readings(watch.latest, reading_path(Path(job.scratch_dir)))
         return runner.run(job, session, deadline)
 
@@ -166,11 +161,9 @@ def runner_for(session: Session, launch: int, cache_dir: Path, watch: HeldDevice
     on_start = watch.start_sampling
     if config.training_type != "exec":
         environment = child_environment(config, cache_dir, watch.uuid, os.environ)
-        if config.nproc is None and session.rendezvous.nnodes == 1:
+        if config.nproc is None:
             return LocalRunner(folder.log, environment, on_start=on_start)
-        if session.rendezvous.node_rank is not None:
-            environment[NODE_RANK] = str(session.rendezvous.node_rank)
-        command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
+        command = torchrun_command(config.nproc)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
     inherited = without_warm_start(os.environ)
     start = passed_on if session.echo and launch == 0 else log_only

@@ -21,7 +21,6 @@ from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
 from canary.record.step_row import Row
 from canary.record.summary import last_untimed
-from canary.runner.child_environment import Rendezvous
 
 WRITE_EVERY_S = 1.0
 """Least seconds between two writes of `metrics.json` while a launch runs."""
@@ -45,7 +44,6 @@ class Session(RecordWriter, Listener):
         listener: Listener,
         *,
         echo: bool = False,
-        rendezvous: Rendezvous | None = None,
         asks_again: bool = False,
         variation: Variation | None = None,
     ) -> None:
@@ -55,7 +53,6 @@ class Session(RecordWriter, Listener):
         self.is_named = loaded.is_named
         self.echo = echo
         """Whether a user's command gets this process's standard streams."""
-        self.rendezvous = rendezvous or Rendezvous()
         self.variation = variation
         """What the launches do in another way."""
         self.asks_again = asks_again

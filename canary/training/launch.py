@@ -28,8 +28,6 @@ from canary.training.asking.observer import STEPS, Asking
 from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
     describe_distributed,
-    not_as_asked,
-    on_main_machine,
     this_rank,
     world_size,
 )
@@ -53,6 +51,9 @@ KILLED = (
     "the training process was ended from outside before it could finish its record: what it counts "
     "over the whole training is missing"
 )
+
+
+OTHER_MACHINES = "ranks on other machines are not in this record"
 
 
 def set_up_torch(job: Job) -> None:
@@ -118,8 +119,6 @@ class TrainingLaunch:
         self.rank, self.ranks = this_rank()
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
-        self.on_row: Callable[[Row], None] | None = None
-        """Called with each row; its time counts as the logging phase."""
         self.on_look: Callable[[Exact], None] | None = None
         """Called with the signals of the look when it is over."""
         self.on_unwritten: Callable[[OSError], None] = functools.partial(leave_unwritten, job)
@@ -274,12 +273,11 @@ class TrainingLaunch:
         rank_path(Path(self.job.scratch_dir) / "claim", self.rank).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Stop all that measures, and close the rows."""
+        """Stop all that measures."""
         if self._profiler is not None:
             self._profiler.give_up()
         self.look.give_up()
         STEPS.remove()  # the look of a training that failed tells nothing
-        self._rows.close()
         self._host.stop()
 
     def was_cut(self, step: int) -> None:
@@ -298,8 +296,6 @@ class TrainingLaunch:
             row["host"]["gil_held"] = gil_held
         stop = self.watch.judge(row) if self.watch is not None else None
         self._append(row)
-        if self.on_row is not None:
-            self.on_row(row)
         if row.get("look"):
             self._kept.append(row)
         if stop is not None:
@@ -343,7 +339,6 @@ class TrainingLaunch:
         self._files.end()
         self.lap("training")
         distributed = describe_distributed(trained)
-        self.notes += not_as_asked(distributed)
         return Result(
             status="completed",
             exact=self._exact,
@@ -359,11 +354,11 @@ class TrainingLaunch:
         )
 
     def write(self, result: Result) -> None:
-        """Write the result for the parent, and close the rows."""
+        """Write the result for the parent."""
         result = replace(result, packages=self._packages or imported_packages())
         self.close()
-        if result.status == "completed" and self._nodes > 1 and world_size() > 1:
-            result = on_main_machine(self.job, self.rank, result)
+        if self._nodes > 1:
+            result = replace(result, notes=(*result.notes, OTHER_MACHINES))
         try:
             result.write(rank_path(Path(self.job.result_file), self.rank))
         except OSError as error:

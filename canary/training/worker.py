@@ -86,7 +86,11 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
     config = load_config(job.config_file).config
 
     from canary.training.collectors.calls import count_calls
-    from canary.training.collectors.metrics import Reporter, keep_tensorboard, silence
+    from canary.training.collectors.metrics import (
+        keep_tensorboard,
+        silence,
+        use_tensorboard_folder,
+    )
     from canary.training.launch import set_up_torch
     from canary.training.pairs import PAIR
     from canary.training.trainers import build_trainer
@@ -102,8 +106,7 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
         if job.exact:
             silence(trainer)
         else:
-            reporter = Reporter(trainer, job)
-            launch.on_row, launch.on_look = reporter.step, reporter.look_over
+            use_tensorboard_folder(trainer)
         launch.lap("build")
         if job.save_model is not None:
             require_savable(trainer)

@@ -19,7 +19,7 @@ from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.anomaly.measure import gradient_norm
 from canary.training.collectors.aside import Wrapping, living
-from canary.training.collectors.metrics import StepMetrics, Trackers
+from canary.training.collectors.metrics import StepMetrics, reporting_callbacks
 
 
 class AnomalyCallback(TrainerCallback):
@@ -62,7 +62,7 @@ class AnomalyCallback(TrainerCallback):
         # A trainer whose making failed has no handler.
         handlers = ((one, getattr(one, "callback_handler", None)) for one in living(Trainer))
         trainer = next(one for one, handler in handlers if handler and self in handler.callbacks)
-        self._metrics, self._trackers = StepMetrics(trainer), Trackers(trainer)
+        self._metrics, self._trackers = StepMetrics(trainer), reporting_callbacks(trainer)
         self._wrapping.wrap(trainer, "training_step", self._around_training_step)
         self._wrapping.wrap(trainer, "log", self._around_log)
         self._wrapping.wrap(trainer.accelerator, "clip_grad_norm_", self._around_clip)
@@ -111,17 +111,21 @@ class AnomalyCallback(TrainerCallback):
             "metrics": self._logged | self._metrics.fresh(),
         }
         self._clear()
-        self._check(state, control, lambda detector: detector.analyze_training_step(**given))
+        self._check(args, state, control, lambda detector: detector.analyze_training_step(**given))
         return control
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Check the last steps and unwrap the trainer's methods."""
-        self._check(state, control, lambda detector: detector.flush())
+        self._check(args, state, control, lambda detector: detector.flush())
         self._wrapping.undo()
         return control
 
     def _check(
-        self, state: Any, control: Any, check: Callable[[AdvancedAnomalyDetector], list[Alert]]
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        check: Callable[[AdvancedAnomalyDetector], list[Alert]],
     ) -> None:
         assert self.detector is not None  # training has begun
         found: list[Alert] = []
@@ -139,5 +143,5 @@ class AnomalyCallback(TrainerCallback):
             print(f"canary: {stop.message}", file=sys.stderr, flush=True)
         finally:
             self.detector.remove_listener(listen)
-        if found and self._trackers:
-            self._trackers.log(state.global_step, tracked(found))
+        for tracker in self._trackers if found else ():
+            tracker.on_log(args, state, control, logs=tracked(found))

@@ -16,75 +16,29 @@ On a GPU both are timed by events of the current stream, because the stream wait
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
-import socket
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from canary.protocol.job import NODE_RANK, Job, Result, StepFile
-from canary.record.jsonio import read_rows
-from canary.record.ranks import rank_path
 from canary.training.collectors.aside import Wrapping
 from canary.training.collectors.clock import Mark
 
-FSDP_FACTS = (
-    "fsdp_version",
-    "sharding_strategy",
-    "reshard_after_forward",
-    "state_dict_type",
-    "cpu_offload",
-    "activation_checkpointing",
-)
-
-ASKED = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
-"""Environment variables by which `accelerate launch` passes on the plug-in of its config file."""
-
 
 def describe_distributed(trainer: Any) -> dict[str, Any]:
-    """Return `{type, world_size, backend, fsdp, deepspeed}` from the trainer's accelerator; empty
-    for one process without a plug-in."""
+    """Return `{type, world_size, backend}` of several ranks; empty for one process."""
     known = getattr(trainer, "distributed_facts", None)
     if known is not None:
         return dict(known) if known["world_size"] > 1 else {}
+    if world_size() == 1:
+        return {}
     state = getattr(getattr(trainer, "accelerator", None), "state", None)
     kind = getattr(getattr(state, "distributed_type", None), "value", "NO")
-    facts: dict[str, Any] = {"type": str(kind), "world_size": world_size()}
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        facts["backend"] = str(torch.distributed.get_backend())
-    fsdp = getattr(state, "fsdp_plugin", None)
-    if fsdp is not None:
-        facts["fsdp"] = {name: _text(getattr(fsdp, name, None)) for name in FSDP_FACTS}
-    deepspeed = getattr(state, "deepspeed_plugin", None)
-    if deepspeed is not None:
-        config = getattr(deepspeed, "deepspeed_config", None) or {}
-        text = json.dumps(config, sort_keys=True, default=str)
-        facts["deepspeed"] = {
-            "zero_stage": getattr(deepspeed, "zero_stage", None),
-            "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        }
-    return facts if facts["world_size"] > 1 or fsdp is not None or deepspeed is not None else {}
-
-
-def not_as_asked(facts: dict[str, Any]) -> list[str]:
-    """Return a line for each plug-in that `accelerate launch` requested but the training lacks."""
-    kind = facts.get("type", "NO")
-    return [
-        f"{name} was requested, but the training ran as {kind}"
-        for name, variable in ASKED.items()
-        if os.environ.get(variable, "").lower() == "true" and kind != name
-    ]
-
-
-def _text(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    backend = str(torch.distributed.get_backend())
+    return {"type": str(kind), "world_size": world_size(), "backend": backend}
 
 
 def world_size() -> int:
@@ -101,42 +55,6 @@ def this_rank() -> tuple[int, int]:
     if "RANK" not in os.environ and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def on_main_machine(job: Job, rank: int, result: Result) -> Result:
-    """Write rows and results of all machines' ranks on the main machine; on the others, return the
-    result with a note that names it. Every rank must call it.
-
-    The main machine is the first by `--node-rank`, else by name, so that it is the same in each
-    launch: torchrun may give rank 0 to another machine each time.
-    """
-    rows_file = rank_path(Path(job.rows_file), rank)
-    rows = [row for row in read_rows(rows_file) if row["launch"] == job.launch]
-    here = {
-        "node_rank": int(os.environ.get(NODE_RANK, "0")),
-        "host": socket.gethostname(),
-        "run_dir": str(rows_file.parent),
-    }
-    everyone: list[Any] = [None] * world_size()
-    mine = here | {"rows": rows, "result": asdict(result)}
-    torch.distributed.all_gather_object(everyone, mine)  # pickled
-    machines = [(one["node_rank"], one["host"], one["run_dir"]) for one in everyone]
-    main, this = min(machines), machines[rank]
-    if this != main:
-        note = (
-            f"{machines.count(this)} of {len(machines)} ranks ran here; the record of all "
-            f"ranks is in {main[2]} on {main[1]}"
-        )
-        return replace(result, notes=(*result.notes, note))
-    if rank == machines.index(main):
-        for other, one in enumerate(everyone):
-            if machines[other] != main:  # As if it had run here.
-                remote = StepFile(rank_path(Path(job.rows_file), other))
-                for row in one["rows"]:
-                    remote.append(row)
-                remote.close()
-                Result(**one["result"]).write(rank_path(Path(job.result_file), other))
-    return result
 
 
 BLOCKING = (

@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from canary.files import KeptFile
-
 POLLING_US, SAMPLING_US, SLEEPING_US = 1_000, 5_000, 500_000
 """gilknocker polls each millisecond for 5 ms, then sleeps for 500. Ten times as often cost 10% of a
 training's wall time on a busy machine."""
@@ -79,14 +77,14 @@ class ChildrenCpu:
     they waited for. Running ones count only on Linux. Takes 2 us, plus 20 us per running one."""
 
     def __init__(self) -> None:
-        self._listed: KeptFile | None = None
+        self._listed: Path | None = None
         self._last = 0.0
 
     def begin(self) -> None:
         """Start measuring; call it in the thread that trains."""
         place = Path(f"/proc/self/task/{threading.get_native_id()}/children")
         if self._listed is None and sys.platform == "linux" and place.exists():
-            self._listed = KeptFile(place)
+            self._listed = place
         self._last = self._total()
 
     def since_last(self) -> float:
@@ -96,7 +94,7 @@ class ChildrenCpu:
         return max(0.0, self._last - before)
 
     def _total(self) -> float:
-        alive = [] if self._listed is None else self._listed.read(1 << 16).split()
+        alive = [] if self._listed is None else self._listed.read_bytes().split()
         seconds = [_process_cpu_s(int(pid)) for pid in alive]
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         return sum(seconds) + ended.ru_utime + ended.ru_stime

@@ -1,6 +1,6 @@
 """What the workers of a `DataLoader` draw and give: each worker reports its first fetches.
 
-A worker is a fork: it inherits the hook and one end of a pipe. It reads states of generators and
+A worker is a fork: it inherits the hook, and appends to a file. It reads states of generators and
 changes none. A worker that is no fork (`spawn`) reports nothing.
 """
 
@@ -13,14 +13,15 @@ import json
 import os
 import random
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
-from canary.files import Descriptor
 from canary.record.exact import Exact
 from canary.record.facts import Facts, LoaderFacts
 from canary.training.collectors.batches import batch_sha256, hashable
@@ -31,8 +32,6 @@ FETCHES = 2
 MOST_OBJECTS, DEEPEST, MOST_ITEMS = 400, 5, 32
 """Where generators are looked for: objects at most, how deep, and in how long lists."""
 LONGEST_NAME = 80
-MOST_BYTES = 4000
-"""Of a report: a pipe takes so many at once."""
 WORDS = 624
 """Numbers that a Mersenne Twister makes at a time."""
 MOST_TWISTS = 400
@@ -157,7 +156,8 @@ class LoaderWorkers:
     subject = "data workers"
 
     def __init__(self) -> None:
-        self._pipe: tuple[Descriptor, Descriptor] | None = None
+        self._file: Path | None = None
+        """Where workers report."""
         self._originals: list[tuple[Any, Any]] = []
         self._read = b""
         self._fetches = 0
@@ -165,14 +165,13 @@ class LoaderWorkers:
 
     def begin(self) -> None:
         """Hook the fetch of both kinds of data sets, if it is not hooked yet."""
-        if self._pipe is not None:
+        if self._file is not None:
             return
         from torch.utils.data._utils import fetch
 
-        reading, writing = os.pipe()
-        os.set_blocking(reading, False)
-        os.set_blocking(writing, False)
-        self._pipe, self._read = (Descriptor(reading), Descriptor(writing)), b""
+        number, name = tempfile.mkstemp(prefix="canary-")
+        os.close(number)
+        self._file, self._read = Path(name), b""
         for owner in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
             original = owner.fetch
             self._originals.append((owner, original))
@@ -183,15 +182,10 @@ class LoaderWorkers:
         for owner, original in self._originals:
             owner.fetch = original
         self._originals = []
-        if self._pipe is None:
-            return
-        reading, writing = self._pipe
-        with contextlib.suppress(BlockingIOError):
-            while reading.is_ours() and (more := os.read(reading.number, 1 << 16)):
-                self._read += more
-        reading.close()
-        writing.close()
-        self._pipe = None
+        if self._file is not None:
+            self._read = self._file.read_bytes()
+            self._file.unlink()
+            self._file = None
 
     def tell(self, facts: Facts, exact: Exact) -> None:
         """Add what the workers of each loader have in common."""
@@ -251,10 +245,12 @@ class LoaderWorkers:
                 "drawn": drawn,
                 "rows": None if rows is None else _rows_sha256(rows),
             }
-        ).encode()
-        writing = self._pipe and self._pipe[1]
-        if writing and writing.is_ours() and len(line) < MOST_BYTES:
-            os.write(writing.number, line + b"\n")
+        )
+        assert self._file is not None
+        # Not created again: it is gone once the look is over.
+        number = os.open(self._file, os.O_WRONLY | os.O_APPEND)
+        with os.fdopen(number, "ab") as reports:
+            reports.write(f"{line}\n".encode())
 
 
 def _rows_sha256(rows: Any) -> str | None:

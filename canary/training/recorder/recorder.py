@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, TypeVar
@@ -108,7 +108,7 @@ class Recorder:
 
     Alone it writes a run's folder in `output_dir`. The first `look_steps` steps are looked at
     closely and left out of the speeds. Under `canary exec` it ignores `output_dir`,
-    `look_steps`, `max_steps`, `tracker`, `profiler` and `stop_on`: the command decides them.
+    `look_steps`, `max_steps`, `profiler` and `stop_on`: the command decides them.
 
     Args:
         name: of the canary; letters, digits, `.`, `_`, `-`.
@@ -123,7 +123,6 @@ class Recorder:
         output_dir: folder of run folders.
         look_steps: number of first steps to look at closely, at most a third of `max_steps`, or 0.
         max_steps: after these steps `done` is true and nothing more is recorded.
-        tracker: called with a step and its scalars by name.
         profiler: the section `profiler` of a config, such as `{"start_step": 20, "num_steps": 5}`;
             these steps are profiled and left out of the speeds.
         stop_on: an alert of this severity (`critical`, `high`, `medium`, `low`) or worse ends the
@@ -147,7 +146,6 @@ class Recorder:
         output_dir: str | Path = OUTPUT_DIR,
         look_steps: int = LOOK_STEPS,
         max_steps: int | None = None,
-        tracker: Callable[[int, dict[str, float]], None] | None = None,
         profiler: Mapping[str, Any] | None = None,
         stop_on: Severity | None = None,
         **unknown: Never,
@@ -181,7 +179,6 @@ class Recorder:
             "stop_on": stop_on,
             **({} if profiler is None else {"profiler": {"enabled": True, **profiler}}),
         }
-        self._tracker = tracker
         self._keeper: Keeper | None = None
         self._collector: LoopCollector | None = None
         self.folder: Path | None = None
@@ -264,6 +261,6 @@ class Recorder:
         config = checked(self._given)
         if this_rank()[0]:
             return Keeper(config.max_steps)
-        keeper = RecordKeeper(config, self._tracker)
+        keeper = RecordKeeper(config)
         self.folder = keeper.path
         return keeper

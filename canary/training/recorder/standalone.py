@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,6 @@ from canary.record.exact import Exact
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile_folder import OFF, window_of
 from canary.record.step_row import Row
-from canary.record.tracked import exact_scalars, row_scalars
 from canary.training.exact.effective import describe_device
 from canary.training.launch import TrainingLaunch
 from canary.training.look import Look
@@ -41,7 +40,6 @@ LOG = (
     "The Recorder does not copy the output of your loop. To find it here, run the loop under "
     "canary exec.\n"
 )
-Tracker = Callable[[int, dict[str, float]], None]
 
 
 def checked(given: Mapping[str, Any]) -> CanaryConfig:
@@ -57,9 +55,8 @@ def checked(given: Mapping[str, Any]) -> CanaryConfig:
 class RecordKeeper(RecordWriter, LaunchKeeper):
     """A run's folder and its record. The training goes on if they cannot be written."""
 
-    def __init__(self, config: CanaryConfig, tracker: Tracker | None) -> None:
+    def __init__(self, config: CanaryConfig) -> None:
         self._name = config.name
-        self._tracker = tracker
         run_id = new_run_id(config.name, datetime.now(UTC))
         folder = RunFolder.create(Path(config.output_dir).absolute(), run_id)
         RecordWriter.__init__(self, folder, config.name, config={})
@@ -81,7 +78,6 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
             stop_on=config.stop_on,
         )
         launch = TrainingLaunch(job, process_started(), is_watched=False)
-        launch.on_row = lambda row: self._track(row["step"], row_scalars(row))
         launch.on_look, launch.on_unwritten = self._look_over, self._stops
         LaunchKeeper.__init__(self, job, launch)
 
@@ -131,25 +127,12 @@ class RecordKeeper(RecordWriter, LaunchKeeper):
         self._broken = error
         print(f"canary: recording stops here: {error}", file=sys.stderr, flush=True)
 
-    def _track(self, step: int, scalars: dict[str, float]) -> None:
-        """Call the tracker. After its first error, only the tracker is left out."""
-        if self._tracker is None:
-            return
-        try:
-            self._tracker(step, scalars)
-        except Exception as error:  # noqa: BLE001 - a tracker may raise anything
-            self._tracker = None
-            words = f"the tracker failed and gets no more steps: {type(error).__name__}: {error}"
-            self.record.notes.append(words)
-            print(f"canary: {words}", file=sys.stderr, flush=True)
-
     def _look_over(self, exact: Exact) -> None:
         """Put the signals into the record; the steps that follow are timed."""
         self._stack.close()
         self.record.exact.update(exact)
         self.record.unmeasured.update(self._training.unseen)
         self.record.env["packages"] = {**imported_packages()}
-        self._track(exact.get("steps", 0), exact_scalars(self.record.exact))
         with self._given_up_on_error():
             self.write()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import Trainer, TrainingArguments
 
 from canary.anomaly import (
@@ -23,7 +24,6 @@ from canary.anomaly import (
 from canary.record.jsonio import read_rows
 from tests.integration.conftest import Finished, canary, run_config, settings
 from tests.integration.exec.user_scripts import sft_script, write_data
-from tests.integration.run.test_trackers import scalars
 
 pytestmark = pytest.mark.train
 DOCS = Path(__file__).parents[3] / "docs" / "live.md"
@@ -201,7 +201,10 @@ def test_the_callback_tells_trackers_and_a_handler_may_stop_the_training(tmp_pat
     assert heard == [(["gradient_not_finite", "loss_not_finite"], 4)]
     assert str(callback.stopped) == "enough"
     assert len(list(read_rows(tmp_path / "alerts.jsonl"))) == 2
-    assert scalars(tmp_path / "tb")["train/anomaly/numerics_critical"] == [(4, 2.0)]
+    tensorboard = EventAccumulator(str(tmp_path / "tb"))
+    tensorboard.Reload()
+    (event,) = tensorboard.Scalars("train/anomaly/numerics_critical")
+    assert (event.step, event.value) == (4, 2.0)
 
 
 def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

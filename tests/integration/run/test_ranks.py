@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from canary.compare.rules.comparison import rule_checks
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
-from tests.integration.conftest import Finished, canary, run_config, settings, write_config
+from tests.integration.conftest import Finished, run_config, settings
 from tests.integration.exec.user_scripts import bare, watched
 from tests.integration.run.rank_scripts import rank_script
 
@@ -107,42 +104,3 @@ def test_losses_on_two_ranks_are_those_of_the_command_alone(tmp_path: Path) -> N
     alone, with_canary = bare(tmp_path, *command), watched(tmp_path, *command)
     assert (alone.code, with_canary.code) == (0, 0), with_canary.err
     assert with_canary.line("losses") == alone.line("losses")
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-def on_two_machines(folder: Path, values: dict[str, object]) -> Sequence[Finished]:
-    """Two agents on this machine, which is as good as two."""
-    config = str(write_config(folder, values))
-    endpoint = f"localhost:{free_port()}"
-    ended: dict[int, Finished] = {}
-
-    def agent(node: int) -> None:
-        options = ["--nnodes", "2", "--node-rank", str(node), "--rdzv-endpoint", endpoint]
-        ended[node] = canary("run", config, "--nproc", "1", *options, "-o", str(folder / f"{node}"))
-
-    threads = [threading.Thread(target=agent, args=(node,)) for node in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [ended[node] for node in (0, 1)]
-
-
-def test_of_two_machines_the_first_holds_the_record_of_all_ranks(tmp_path: Path) -> None:
-    first, second = on_two_machines(tmp_path, settings("sft", dataset_size=64, look_steps=2))
-    assert (first.code, second.code) == (0, 0), first.err + second.err
-    record = first.record()
-    assert (record.ranks["world_size"], record.ranks["nodes"]) == (2, 2)
-    assert set(record.ranks["by_rank"]) == {"0", "1"}
-    assert len(record.exact["batches"][0]) == 4
-    other = second.record()
-    assert any(str(first.folder) in note for note in other.notes), other.notes
-    assert other.ranks["world_size"] == 2
-    assert "by_rank" not in other.ranks
-    assert len(other.stability.loss_values) == len(record.stability.loss_values)

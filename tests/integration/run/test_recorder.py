@@ -309,7 +309,7 @@ model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
 with Recorder("outside", model=model, optimizer=optimizer, output_dir=sys.argv[2], look_steps=4,
               config={"HF_TOKEN": "hidden", "nested": {"api_key": "hidden too", "depth": 2}},
-              tracker=lambda step, values: 1 / 0) as recorder:
+              ) as recorder:
     for number in range(12):
         batch = torch.full((3, 4), 1.0 + number)
         with recorder.step({"x": batch}) as step:
@@ -330,7 +330,6 @@ def test_an_optimizer_that_steps_behind_its_step_belongs_to_it(tmp_path: Path) -
             [sys.executable, "-c", OUTSIDE, rate, str(out)], capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
-        assert "the tracker failed and gets no more steps: ZeroDivisionError" in done.stderr
         folder = next(out.iterdir())
         rows = list(read_rows(folder / "steps.jsonl"))
         assert [row["samples"] for row in rows] == [3] * 12

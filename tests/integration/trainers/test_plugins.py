@@ -30,12 +30,6 @@ def brevity(prompts, completions, **columns):
 def third(prompts, completions, **columns):
     return [0.25] * len(completions)
 
-def as_text(row):
-    return f"{row['question']} = {row['result']}"
-
-def as_number(row):
-    return 5
-
 class Collator:
     def __init__(self, tokenizer):
         self.pad = tokenizer.pad_token_id
@@ -133,18 +127,6 @@ def test_rewards_of_the_users_own_need_no_answer_and_get_the_columns(tmp_path: P
     assert all(0 < value <= 1 for value in logged(trainer, "rewards/brevity/mean"))
 
 
-def test_a_formatting_function_makes_text_of_any_columns(tmp_path: Path) -> None:
-    rows = [{"question": f"{n} + 1", "result": str(n + 1)} for n in range(16)]
-    data = str(write_jsonl(tmp_path / "sums.jsonl", rows))
-    spec = make_spec(tmp_path, "sft", dataset_name=data, formatting_function="own_code:as_text")
-    trainer = build_trainer(spec)
-    trainer.train()
-    text = trainer.processing_class.decode(trainer.train_dataset[0]["input_ids"])
-    assert "0 + 1 = 1" in text
-    other = {"dataset_name": data, "formatting_function": "own_code:as_number"}
-    assert "returned a int for a row" in refusal(tmp_path, "sft", **other)
-
-
 def test_a_collator_of_the_users_own_makes_the_batches(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, "sft", data_collator="own_code:Collator")
     trainer = build_trainer(spec)
@@ -158,14 +140,6 @@ def test_a_collator_of_the_users_own_makes_the_batches(tmp_path: Path) -> None:
 def test_callbacks_are_called(tmp_path: Path, name: str) -> None:
     build_trainer(make_spec(tmp_path, "sft", callbacks=(f"own_code:{name}",))).train()
     assert seen() == ["init", 1, 2, 3]
-
-
-def test_a_model_of_the_users_own_trains(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, "grpo", model_factory="own_code:small_model", beta=0.1)
-    trainer = build_trainer(spec)
-    assert trainer.model.config.hidden_size == 16
-    trainer.train()
-    assert trainer.state.global_step == 3
 
 
 def custom(tmp_path: Path, name: str) -> Any:

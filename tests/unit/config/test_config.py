@@ -68,7 +68,10 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ("trainer_args: &a\n  x: *a\n", "@:1 nests more than 32 levels (flatten it; an anchor"),
         ("training_type: sft\nbeta: 0.1\n", "beta in @:2 is not used by training_type sft (remove"),
         ("training_type: custom\n", "training_type in @:1 custom has no trainer_factory (set"),
-        ("model_factory: make_model\n", "model_factory in @:1: input has an unknown form, got"),
+        (
+            "trainer_factory: make_trainer\n",
+            "trainer_factory in @:1: input has an unknown form, got",
+        ),
         ("training_type: kto\nbatch_size: 1\n", "batch_size in @:2 is 1, but KTO estimates its KL"),
         ("lora_r: 4\n", "lora_r in @:1 has no effect without adapters (set use_peft: true, or"),
         ("use_peft: true\nload_in_4bit: true\nload_in_8bit: true\n", "load_in_4bit in @:2 and"),

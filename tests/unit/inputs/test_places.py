@@ -197,6 +197,6 @@ def test_a_model_folder_without_weights_is_refused_before_anything_starts(
         (folder / name).write_text("{}", encoding="utf-8")
     loaded = load_config(None, [f"model_name={folder}"])
     with pytest.raises(InputError, match=r"model '.*mine' has no weights: no \.safetensors"):
-        look_beforehand(loaded, tmp_path, 1, lambda note: None)
+        look_beforehand(loaded, tmp_path, lambda note: None)
     (folder / weights).touch()
-    look_beforehand(loaded, tmp_path, 1, lambda note: None)
+    look_beforehand(loaded, tmp_path, lambda note: None)

@@ -173,21 +173,3 @@ def test_a_script_that_was_given_up_does_not_run(tmp_path: Path) -> None:
     subprocess.run(["/bin/sh", str(script)], check=True)
     assert not (tmp_path / "ran").exists()
     assert not attempt.has_begun()
-
-
-def test_of_several_machines_each_has_its_folder_and_number(tmp_path: Path) -> None:
-    words = ("sh", "-c", 'echo "$@"', "sh")
-    attempt = Attempt("one", 1, tmp_path / "1", words, tmp_path, {}, 9.0, nodes=2)
-    script = attempt.write_script()
-    for node in (1, 0):  # When the first has ended, nobody may start.
-        environment = {"SLURM_NODEID": str(node), "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1"}
-        environment |= {"SLURM_JOB_ID": "7", "PATH": "/usr/bin:/bin"}
-        subprocess.run(["/bin/sh", str(script)], check=True, env=environment)
-    first, other = tmp_path / "1", tmp_path / "1" / "node1"
-    for node, folder in enumerate((first, other)):
-        said = (folder / "log.txt").read_text()
-        assert (
-            said
-            == f"--node-rank {node} --output-dir {folder}/runs --rdzv-endpoint 10.0.0.1:15007\n"
-        )
-        assert (folder / "ended").read_text().startswith("0 ")

@@ -24,10 +24,10 @@ def script(monkeypatch: pytest.MonkeyPatch, one: Attempt, **keys: Any) -> str:
     return str(submitit._make_sbatch_string(command="run", folder="/shared/jobs", **parameters))
 
 
-def test_a_cell_on_gpus_of_a_type_and_several_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_on_gpus_of_a_type(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = script(
         monkeypatch,
-        replace(PLAIN, gpus=2, nodes=3, device="a100"),
+        replace(PLAIN, gpus=2, device="a100"),
         partition="gpu",
         account="team",
         memory=1.5,
@@ -35,7 +35,7 @@ def test_a_cell_on_gpus_of_a_type_and_several_machines(monkeypatch: pytest.Monke
     )
     for line in (
         "--gpus-per-node=a100:2",
-        "--nodes=3",
+        "--nodes=1",
         "--ntasks-per-node=1",
         "--cpus-per-task=4",
         "--partition=gpu",

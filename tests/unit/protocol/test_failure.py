@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from canary.protocol.failure import HERE, PLACE, describe_failure, failure_of, last_words, struck
-from canary.protocol.job import Result, StepFile
-from canary.record.jsonio import read_rows
+from canary.protocol.job import Result
 
 PLAIN = """loading
 Traceback (most recent call last):
@@ -213,21 +212,6 @@ def test_an_error_of_a_signal_handler_is_meant_for_the_program(
         assert not struck(ValueError("of a user's object"))
     finally:
         signal.signal(signal.SIGUSR2, before)
-
-
-def test_a_file_of_the_program_under_the_number_of_ours_is_left_alone(tmp_path: Path) -> None:
-    """A program may close all descriptors it does not know, and open files of its own."""
-    rows = StepFile(tmp_path / "rows")
-    rows.append({"step": 1})
-    number = rows._kept.number
-    os.close(number)
-    with (tmp_path / "own").open("w") as own:
-        assert own.fileno() == number
-        rows.append({"step": 2})
-        rows.close()
-        own.write("mine")
-    assert (tmp_path / "own").read_text() == "mine"
-    assert [row["step"] for row in read_rows(tmp_path / "rows")] == [1, 2]
 
 
 def test_a_loss_that_is_nan_is_a_number_in_the_result(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from canary.protocol.heartbeat import ReadingFile, Readings, reading_path
+from canary.protocol.heartbeat import Readings, reading_path
 from canary.protocol.job import Result
 from canary.protocol.record_writer import RecordWriter
 from canary.record.folder import RunFolder
@@ -39,19 +39,19 @@ def test_the_last_record_forgets_rows_that_the_training_took_back(tmp_path: Path
     assert record.stability.loss_values == [1.5, 1.25]
 
 
-def test_each_reading_is_handed_on_once_and_reaches_the_training_process(tmp_path: Path) -> None:
+def test_each_reading_is_handed_on_once_and_written(tmp_path: Path) -> None:
     now: list[dict[str, float]] = [{}]
-    readings = Readings(lambda: now[0], reading_path(tmp_path))
-    inside = ReadingFile(tmp_path)
+    file = reading_path(tmp_path)
+    readings = Readings(lambda: now[0], file)
     assert readings.fresh() is None
-    assert inside.newest() == {}
+    assert not file.exists()
     now[0] = {"gpu_utilization": 80.0}
     assert readings.fresh() == {"gpu_utilization": 80.0}
     assert readings.fresh() is None
-    assert inside.newest() == {"gpu_utilization": 80.0}
+    assert json.loads(file.read_text()) == {"gpu_utilization": 80.0}
     now[0] = {"gpu_utilization": 20.0}
     assert readings.fresh() == {"gpu_utilization": 20.0}
-    assert inside.newest() == {"gpu_utilization": 20.0}
+    assert json.loads(file.read_text()) == {"gpu_utilization": 20.0}
 
 
 def test_a_reading_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.config.trainers import TRAINERS
 from canary.ladder.guard import ROUNDED_AWAY
 from canary.record.metric_names import QUANTITIES, Quantity
-from canary.record.step_row import Row
-from canary.record.tracked import row_scalars
 from canary.record.types import RunRecord
 from canary.runner.display.figures import shown_metrics
 from canary.training.anomaly.observation import from_metrics
@@ -80,8 +78,6 @@ def test_each_consumer_knows_a_quantity_by_all_its_names(quantity: Quantity) -> 
             assert check.name == quantity.name
             assert check.threshold == getattr(DEFAULT_THRESHOLDS, quantity.limit)
         assert (name in ROUNDED_AWAY) == quantity.rounded_away
-        row: Row = {"wall_s": 1.0, "phases": {}, "rl": told}
-        assert row_scalars(row)[f"canary/rl/{name}"] == 0.25
 
 
 def test_the_guard_compares_only_metrics_of_the_table() -> None:

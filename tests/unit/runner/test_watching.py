@@ -13,15 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from canary.errors import UsageError
 from canary.protocol.heartbeat import Frame, Pulse, main_thread, place, pulse_path, waits_for_others
 from canary.protocol.job import Job, Result
 from canary.record.types import Failure
 from canary.runner.child_environment import (
-    Rendezvous,
     asked_ranks,
     fewer_than_asked,
-    torchrun_command,
 )
 from canary.runner.processes import RankProcesses
 
@@ -188,31 +185,6 @@ def test_a_rank_inside_a_collective_waits_for_the_others(frame: Frame) -> None:
     outer = [Frame("/home/me/train.py", n, "f") for n in range(9)]
     assert waits_for_others([frame, *outer])
     assert not waits_for_others([*outer, frame])
-
-
-def test_one_machine_needs_no_meeting_place_and_several_meet_anew_for_each_launch() -> None:
-    alone = torchrun_command(2, Rendezvous(), 0)
-    assert "--standalone" in alone
-    assert alone[-3:] == ("-P", "-m", "canary.training.worker")
-    there = Rendezvous(nnodes=2, node_rank=1, endpoint="host:29400")
-    first, second = (torchrun_command(1, there, launch) for launch in (0, 1))
-    assert first[first.index("--rdzv-id") + 1] == "canary-0"
-    assert second[second.index("--rdzv-id") + 1] == "canary-1"
-    assert first[first.index("--node-rank") + 1] == "1"
-
-
-@pytest.mark.parametrize(
-    ("rendezvous", "word"),
-    [
-        (Rendezvous(nnodes=2), "--rdzv-endpoint"),
-        (Rendezvous(nnodes=0), "--nnodes"),
-        (Rendezvous(nnodes=2, endpoint="h:1", node_rank=2), "--node-rank"),
-    ],
-)
-def test_machines_that_could_not_meet_are_refused(rendezvous: Rendezvous, word: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        rendezvous.check()
-    assert word in str(caught.value)
 
 
 @pytest.mark.parametrize(

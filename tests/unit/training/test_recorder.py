@@ -256,19 +256,6 @@ def test_past_the_last_step_nothing_is_recorded_and_the_loop_may_go_on(tmp_path:
     assert load_record(recorder.folder).stability.loss_values == [0.0, 1.0, 2.0]
 
 
-def test_a_tracker_gets_each_step_and_the_exact_scalars(tmp_path: Path) -> None:
-    told: list[tuple[int, dict[str, float]]] = []
-    with bare(tmp_path, look_steps=2, tracker=lambda *each: told.append(each)) as recorder:
-        for _ in range(3):
-            with recorder.step() as step:
-                step.loss(4.0)
-    assert [step for step, values in told if "canary/loss" in values] == [1, 2, 3]
-    timed = {"canary/step_time_s", "canary/phase/data_s", "canary/memory/rss_bytes"}
-    assert [step for step, values in told if timed <= set(values)] == [3], "a look is not timed"
-    exact = [values for _, values in told if "canary/exact/first_loss" in values]
-    assert [values["canary/exact/first_loss"] for values in exact] == [4.0]
-
-
 def test_settings_that_are_secret_are_not_kept(tmp_path: Path) -> None:
     config = {"hub_token": "hf_x", "wandb_api_key": "k", "learning_rate": 0.1, "warm": [1, 2]}
     recorder = bare(tmp_path, config=config)

@@ -15,7 +15,6 @@ from canary.cli import app
 from canary.errors import ConfigError
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
-from canary.record.tracked import row_scalars
 from canary.training.anomaly.advanced import RunDetectors
 
 
@@ -34,8 +33,6 @@ def test_a_row_gets_its_alerts_and_the_file_has_them_too(tmp_path: Path) -> None
     assert "rank" not in alert
     (written,) = read_rows(tmp_path / "alerts.jsonl")
     assert alert.items() <= (written | {"value": alert["value"]}).items()
-    assert row_scalars(bad)["anomaly/numerics_critical"] == 1.0
-    assert not any(name.startswith("anomaly") for name in row_scalars(healthy))
 
 
 def test_other_ranks_look_at_their_own_losses_alone(tmp_path: Path) -> None:
