@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from canary.errors import InputError, did_you_mean, nearest
 from canary.imports.entries import Entry, Telling, listed, shortened
@@ -97,18 +97,13 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
     if before is not None:
         found = before.left_since(found, telling)
     form, files = _files_to_read(found, asked.format, telling, source)
-    more: dict[str, Any] = {}
-    if form.name == "console":
-        more = {"preset": given or console.fitting(files[0])}
+    more = {"preset": given} if form.name == "console" else {}
     read_from = files[0] if form.one_run == "file" else files
     entries = list(bounded(form.read(read_from, telling, **more)))
     if not any(entry.values for entry in entries):
         raise _no_metric(files, telling)
     if asked.preset is None:
         preset, why = choose(list(dict.fromkeys(name for one in entries for name in one.values)))
-        fitted = more.get("preset")
-        if fitted is not None and (preset is None or preset.extends != fitted.framework):
-            preset, why = fitted, "its patterns fit the most lines"
     name = shortened(files[0].name if len(files) == 1 else asked.source.name)
     series = gather(entries, telling, preset, name)
     if not series.values:

@@ -12,8 +12,8 @@ from typing import Any
 
 from canary.errors import ConfigError, InputError
 from canary.imports.entries import Ending, Entry, Telling, entry_of, number_in, shortened
-from canary.imports.files import MOST_LINES, Found
-from canary.imports.preset import GROUPS, Preset, shipped, shipped_names
+from canary.imports.files import Found
+from canary.imports.preset import GROUPS, Preset
 from canary.imports.readers.json_files import lines_of, parse_json
 from canary.imports.series import bounded
 
@@ -25,8 +25,6 @@ LIMIT_S, LIMIT_S_PER_MIB = 5.0, 2.0
 """CPU seconds for the patterns of a file, and more for each MiB of it."""
 LONGEST_MATCHED = 64 << 10
 """Characters of a line that patterns are tried on."""
-TRIED_LINES = 20_000
-"""Lines that are tried to choose a preset."""
 THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 DURATION = re.compile(r"(?:(\d+)h )?(?:(\d+)m )?(?:([\d.]+)(ms|s))?")
 
@@ -41,18 +39,15 @@ def fits(file: Found) -> bool:
 
 
 def read(file: Found, telling: Telling, preset: Preset | None = None) -> Iterator[Entry]:
-    """Yield what the patterns of the preset find, line by line. Without a preset, that of the
-    shipped ones is used whose patterns find the most.
+    """Yield what the patterns of the preset find, line by line.
 
     Raises:
-        InputError: no pattern finds a number, or the patterns need too long.
+        InputError: the preset has no pattern, or the patterns need too long.
     """
-    if preset is None:
-        preset = fitting(file)
     if preset is None or not preset.console:
         raise InputError(
-            f"no pattern finds a metric in {file.name}",
-            "name a preset with console patterns: --preset, or `import.preset` in a config",
+            f"{file.name} is read by the console patterns of a preset",
+            "name one: --preset, or `import.preset` in a config",
         )
     allowed = LIMIT_S + LIMIT_S_PER_MIB * file.size / (1 << 20)
     try:
@@ -65,30 +60,6 @@ def read(file: Found, telling: Telling, preset: Preset | None = None) -> Iterato
             "write them without nested repetitions",
         ) from error
     yield from found
-
-
-def fitting(file: Found) -> Preset | None:
-    """Return the shipped preset whose patterns find numbers in the most lines, or None.
-
-    Raises:
-        InputError: the patterns need too long.
-    """
-    best: tuple[int, Preset | None] = (0, None)
-    try:
-        with _cpu_limit(2 * LIMIT_S):
-            for preset in map(shipped, shipped_names()):
-                if preset.console and not preset.extends:
-                    seen = [
-                        one.values for one in _Log(file, preset, Telling()).entries(TRIED_LINES)
-                    ]
-                    names = {preset.inner(name) for values in seen for name in values}
-                    found = len(seen) * len(preset.names_in(names))
-                    best = max(best, (found, preset), key=lambda one: one[0])
-    except TooSlow as error:
-        raise InputError(
-            f"the shipped patterns need too long for {file.name}", "name one: --preset NAME|FILE"
-        ) from error
-    return best[1]
 
 
 class _Log:
@@ -114,13 +85,11 @@ class _Log:
         self._counted = 0
         """Lines without any step so far."""
 
-    def entries(self, most: int = MOST_LINES) -> Iterator[Entry]:
-        """Yield the values of the first `most` lines."""
+    def entries(self) -> Iterator[Entry]:
+        """Yield the values of the lines."""
         ending = Ending()
         for number, raw, _ in lines_of(self._file):
             self._line = number
-            if number > most:
-                return
             # A progress bar writes over its line.
             for piece in raw.decode("utf-8", "replace").strip("\r\n").split("\r"):
                 text = RAY.sub("", COLOURS.sub("", piece))

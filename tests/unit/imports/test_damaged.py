@@ -66,7 +66,7 @@ REFUSED = [
     ("trainer_state.json", '{"log_history": null}', "has no list `log_history`"),
     ("trainer_state.json", '{"log_history": []}', "no metric"),
     ("trainer_state.json", "version https://git-lfs.github.com/spec/v1\n", "is not JSON"),
-    ("a.log", "nothing to see\n", "no pattern finds a metric"),
+    ("a.log", "nothing to see\n", "console patterns of a preset"),
     ("events.out.tfevents.1.a", "", "is empty"),
     ("events.out.tfevents.1.a", "plain text, and not a bit of an event", "no metric"),
     ("a.npz", b"PK\3\4" + bytes(100), "no known format"),

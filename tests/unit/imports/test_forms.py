@@ -98,8 +98,8 @@ def test_a_column_that_names_one_run_or_two_kinds_of_rows_splits_nothing(
 def test_two_trainings_in_a_log_without_steps_are_two_runs(run: Run, tmp_path: Path) -> None:
     lines = [f"{{'loss': {2 - n / 20}, 'epoch': {n / 10}}}\n" for n in range(1, 11)]
     content = "".join([*lines, "torch.OutOfMemoryError: CUDA out of memory\n", *lines])
-    read(run, tmp_path / "a.log", content).refused("a.log:12: the epochs begin again")
-    read(run, tmp_path / "b.log", "".join(lines)).told(steps=10)
+    read(run, tmp_path / "a.log", content, *PRESET).refused("a.log:12: the epochs begin again")
+    read(run, tmp_path / "b.log", "".join(lines), *PRESET).told(steps=10)
 
 
 def test_a_decimal_comma_in_a_log_is_refused_and_thousands_are_read(
@@ -112,6 +112,9 @@ def test_a_decimal_comma_in_a_log_is_refused_and_thousands_are_read(
     answer.refused("no metric")
     answer = read(run, tmp_path / "a.log", "step 1,000 loss 1,234.5,\n", *options)
     assert answer.values("loss") == {1_000: 1_234.5}
+
+
+PRESET = ("--preset", "transformers")
 
 
 def log(losses: dict[int, float]) -> str:
@@ -139,7 +142,7 @@ TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <modu
 def test_a_log_that_ends_in_an_error_is_a_failed_run(
     end: str, why: str, run: Run, tmp_path: Path
 ) -> None:
-    answer = read(run, tmp_path / "train.log", log(LOSSES) + end)
+    answer = read(run, tmp_path / "train.log", log(LOSSES) + end, *PRESET)
     assert answer.record["status"] == "failed"
     assert why in answer.record["reason"]
     assert "status      failed: " in answer.said
@@ -153,7 +156,7 @@ def test_a_log_that_ends_in_an_error_is_a_failed_run(
 )
 def test_a_log_that_goes_on_or_ends_well_is_completed(end: str, run: Run, tmp_path: Path) -> None:
     text = log(LOSSES) + end + (log({1: 1.0}) if "retry" in end else "")
-    answer = read(run, tmp_path / "train.log", text)
+    answer = read(run, tmp_path / "train.log", text, *PRESET)
     assert answer.record["status"] == "completed"
     assert answer.record["reason"] is None
 
@@ -168,4 +171,4 @@ def test_resumed_pandas_and_carriage_returns_are_read_as_before(run: Run, tmp_pa
     answer = read(run, tmp_path / "a.csv", ",step,train_loss,eval_loss\n" + "".join(lines))
     assert answer.values("train_loss") == answer.values("eval_loss") == LOSSES
     bar = log(LOSSES).replace("{", " 3%|#  | 1/30\r{")
-    read(run, tmp_path / "bar.log", bar).told(steps=30)
+    read(run, tmp_path / "bar.log", bar, *PRESET).told(steps=30)
