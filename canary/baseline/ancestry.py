@@ -75,7 +75,7 @@ def _fetch(scratch: Scratch, url: str, wanted: Mapping[str, str]) -> None:
     except GitFailed as failure:
         gone = [name for name in wanted.values() if name in failure.said]
         if not (gone and UNKNOWN.search(failure.said)):
-            raise explained(failure, url, writing=False, token=bool(scratch.token)) from failure
+            raise explained(failure, url, writing=False) from failure
         raise MachineError(
             f"{shown(url)} has no commit {gone[0]}",
             "push it; if it was replaced by a force push, rebase",

@@ -113,8 +113,6 @@ KEEP = 50
 ATTEMPTS = 12
 TIP = "refs/canary/tip"
 LIST = ("ls-tree", "-r", "-l", "-z")
-EARLIER = "v1/"
-"""Files of the version before are not read; the next push leaves them out."""
 BRANCH_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[./](?=[A-Za-z0-9_-])){0,199}")
 MISSING = re.compile(r"couldn't find remote ref", re.IGNORECASE)
 OVERTAKEN = re.compile(
@@ -289,7 +287,7 @@ def _fetch(scratch: Scratch, remote: Remote) -> str | None:
             if MISSING.search(failure.said):
                 return None
             if last or not passing(failure):
-                raise _explained(failure, remote, writing=False) from failure
+                raise explained(failure, remote.url, writing=False) from failure
         else:
             break
     return scratch.git("rev-parse", "--verify", f"{TIP}^{{commit}}").text
@@ -301,7 +299,7 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
     try:
         listed = scratch.git("ls-remote", "--heads", remote.url).text
     except GitFailed as failure:
-        raise _explained(failure, remote, writing=False) from failure
+        raise explained(failure, remote.url, writing=False) from failure
     names = {line.partition("\t")[2] for line in listed.splitlines()}
     if not names:
         raise MachineError(
@@ -314,10 +312,8 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
 
 def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
     """Check the commit's files and write them below a folder."""
-    listed = parse_listing(scratch.git(*LIST, tip).out)
-    found = [one for one in listed if not one.path.startswith(EARLIER)]
-    if found or not listed:
-        check_listing(found)
+    found = parse_listing(scratch.git(*LIST, tip).out)
+    check_listing(found)
     asked = "".join(f"{one.sha}\n" for one in found).encode()
     content = scratch.git("cat-file", "--batch", given=asked).out
     place = 0
@@ -354,9 +350,5 @@ def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
             return "others were faster"
         if passing(failure):
             return telling_line(failure.said)
-        raise _explained(failure, remote, writing=True) from failure
+        raise explained(failure, remote.url, writing=True) from failure
     return ""
-
-
-def _explained(failure: GitFailed, remote: Remote, *, writing: bool) -> MachineError:
-    return explained(failure, remote.url, writing=writing, token=bool(remote.token))

@@ -198,25 +198,11 @@ CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 QUERY = re.compile(r"(?<=://)(\S*?)\?\S*")
 LONGEST = 300
 
-UNREACHABLE = re.compile(
-    r"could not resolve|couldn't connect|failed to connect|connection refused|connection timed out"
-    r"|no route to host|network is unreachable|unable to look up|operation timed out"
-    r"|could not resolve proxy|ssl certificate|certificate verif",
-    re.IGNORECASE,
-)
-NO_CREDENTIALS = re.compile(
-    r"could not read (username|password)|authentication failed|error: 401"
-    r"|invalid username or (password|token)|permission denied \(|host key verification failed",
-    re.IGNORECASE,
-)
-FORBIDDEN = re.compile(
-    r"error: 403|permission to \S+ denied|write access to repository not granted"
+DENIED = re.compile(
+    r"could not read (username|password)|authentication failed|error: 40[13]"
+    r"|invalid username or (password|token)|permission denied \(|host key verification failed"
+    r"|permission to \S+ denied|write access to repository not granted"
     r"|service not enabled|access denied or",
-    re.IGNORECASE,
-)
-ABSENT = re.compile(
-    r"repository .* not found|does not appear to be a git repository|repository not found"
-    r"|error: 404|does not exist|not valid: is this a git repository",
     re.IGNORECASE,
 )
 PASSING = re.compile(
@@ -252,34 +238,20 @@ def telling_line(said: str) -> str:
     return shown(" ".join(chosen.split()))[:LONGEST]
 
 
-def explained(failure: GitFailed, url: str, *, writing: bool, token: bool) -> MachineError:
-    """Return the error of a command that talked to a remote, with a remedy if the cause is known.
-
-    `token`: whether one was sent.
-    """
-    where, said = shown(url), telling_line(failure.said)
-    if FORBIDDEN.search(failure.said) or (writing and NO_CREDENTIALS.search(failure.said)):
-        scope = "write" if writing else "read"
+def explained(failure: GitFailed, url: str, *, writing: bool) -> MachineError:
+    """Return the error of a command that talked to a remote, with what to check."""
+    scope = "write" if writing else "read"
+    what = f"cannot {scope} {shown(url)}: {telling_line(failure.said)}"
+    if DENIED.search(failure.said):
         return MachineError(
-            f"no permission to {scope} {where}: {said}",
+            what,
             f"give the job `permissions: contents: {scope}`, or put such a token into CANARY_TOKEN",
         )
-    if NO_CREDENTIALS.search(failure.said):
-        wish = "does not accept the token" if token else "asks for a token"
-        return MachineError(
-            f"{where} {wish}: {said}",
-            "set GITHUB_TOKEN or CANARY_TOKEN to a token with `contents: read`",
-        )
-    if UNREACHABLE.search(failure.said):
-        return MachineError(f"cannot reach {where}: {said}", "check the network and the remote")
-    if ABSENT.search(failure.said):
-        return MachineError(
-            f"no repository at {where}, or the token may not see it: {said}",
-            "check the remote; a private repository needs a token with `contents: read`",
-        )
-    return failure
+    return MachineError(
+        what, "check remote and network; a private repository needs a token in CANARY_TOKEN"
+    )
 
 
 def passing(failure: GitFailed) -> bool:
     """Return whether another try may succeed."""
-    return bool(PASSING.search(failure.said)) and not FORBIDDEN.search(failure.said)
+    return bool(PASSING.search(failure.said)) and not DENIED.search(failure.said)

@@ -149,10 +149,6 @@ def import_(
         str | None, typer.Option("--name", help="Name of the canary [the framework's].")
     ] = None,
     machine: MachineType = None,
-    run: Annotated[
-        str | None,
-        typer.Option("--run", help="Run of a source with several, by name, id or number."),
-    ] = None,
     presets: Annotated[bool, typer.Option("--presets", help="List the presets.")] = False,
     show_preset: Annotated[
         str | None, typer.Option("--show-preset", metavar="NAME", help="Print a preset to copy.")
@@ -174,7 +170,7 @@ def import_(
     if source is None:
         raise UsageError("no source named", "canary import FOLDER")
     record, folder, imported = import_run(
-        Asked(source, format_, preset, run), output_dir or Path(OUTPUT_DIR), name, machine
+        Asked(source, format_, preset), output_dir or Path(OUTPUT_DIR), name, machine
     )
     for line in [*import_lines(record, imported), *answer_lines(answers(record))]:
         typer.echo(line, err=True)

@@ -18,7 +18,6 @@ MOST_TOLD = 100
 """Different sentences that are kept."""
 LONGEST_SHOWN = 120
 MOST_LISTED = 5
-TEXT = "text"
 
 
 class Entry(NamedTuple):
@@ -32,14 +31,10 @@ class Entry(NamedTuple):
     """When it was written, in seconds since the epoch."""
     part: int = 0
     """The file it comes from: times of two files are of two processes."""
-    run: str = ""
-    """The run that the source names, if it holds several side by side."""
     line: int | None = None
     """Its line in the file, counted from 1."""
-    group: str = ""
-    """What a column such as `run`, `seed` or `rank` says of the row."""
     texts: Mapping[str, str] = MappingProxyType({})
-    """What it has that is no number, by name."""
+    """What it has that is no number, and what names its run, by name."""
 
 
 def plain(name: str) -> str:
@@ -70,14 +65,6 @@ def place_of(file: str, line: int | None) -> str:
     return shortened(file if line is None else f"{file}:{line}")
 
 
-def no_step(name: str, text: str, file: str, line: int | None) -> InputError:
-    """Return the error of a step that is no number."""
-    return InputError(
-        f"{place_of(file, line)}: the step `{shortened(name)}` is {shortened(text)}, not a number",
-        "write steps as whole numbers",
-    )
-
-
 @dataclass
 class Telling:
     """Collects what must be told of the source. Equal sentences about one file are counted."""
@@ -88,11 +75,11 @@ class Telling:
     failed: str | None = None
     """Why the training failed, if the source says it."""
 
-    def tell(self, what: str, file: str = "", line: int | None = None, count: int = 1) -> None:
+    def tell(self, what: str, file: str = "", line: int | None = None) -> None:
         """Tell something, or count it if it was told before."""
         first, before = self._told.get((file, what), (line, 0))
         if before or len(self._told) < MOST_TOLD:
-            self._told[file, what] = (first, before + count)
+            self._told[file, what] = (first, before + 1)
         else:
             self._more += 1
 
@@ -133,7 +120,7 @@ def as_value(value: Any) -> float | None:
             return math.inf if value > 0 else -math.inf
     if isinstance(value, str):
         if (found := number_in(value)) is None:
-            raise TypeError(TEXT)
+            raise TypeError("text")
         return found
     raise TypeError("a list" if isinstance(value, list) else "no number")
 
@@ -143,39 +130,34 @@ TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time")
 EARLIEST, LATEST = 946_684_800.0, 7_258_118_400.0
 """The years 2000 to 2200, in seconds since the epoch: other numbers are no time of a row."""
 GROUP_NAMES = ("run", "run_name", "run_id", "experiment", "trial", "seed", "rank", "split")
-"""Fields that tell rows of several runs apart, in any case."""
+"""Fields that tell rows of several runs apart, in any case: they are no metrics."""
 DEEPEST = 20
 """Levels of objects in a row."""
 LONGEST_TEXT = 200
 """Characters that are kept of what is no number."""
-WITH_COMMA = re.compile(r"[-+]?\d[\d.' ]*(,\d+|(,\d{3})+(\.\d+)?)([eE][-+]?\d+)?")
-"""A number with a comma: its decimals in one country, its thousands in another."""
 
 
 def unix_time(value: Any) -> float | None:
     """Return a value as seconds since the epoch, if it is a moment: a number or ISO 8601."""
-    if isinstance(value, str):
+    if isinstance(value, str) and number_in(value) is None:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
             return None
         value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    try:
+        found = as_value(value)
+    except TypeError:
         return None
-    return float(value) if EARLIEST <= value <= LATEST else None
+    return found if found is not None and EARLIEST <= found <= LATEST else None
 
 
 def entry_of(row: Mapping[str, Any], telling: Telling, file: str, line: int | None = None) -> Entry:
     """Return a row's numbers. Objects in it are flattened: `{"a": {"b": 1}}` has `a/b`. Text,
-    lists and yes-or-no values are told.
-
-    Raises:
-        InputError: a number has a comma.
-    """
+    lists and yes-or-no values are told."""
     values: dict[str, float | None] = {}
     texts: dict[str, str] = {}
-    times: list[float] = []
-    group: list[str] = []
+    time: float | None = None
     waiting = [("", row, 0)]
     while waiting:
         prefix, level, depth = waiting.pop()
@@ -187,32 +169,18 @@ def entry_of(row: Mapping[str, Any], telling: Telling, file: str, line: int | No
                 else:
                     waiting.append((f"{name}/", value, depth + 1))
                 continue
-            try:
-                number, why = as_value(value), ""
-            except TypeError as error:
-                number, why = None, str(error)
             kind = plain(name)
-            moment = unix_time(value if number is None else number) if kind in TIME_NAMES else None
-            if moment is not None:
-                times.append(moment)
-                continue
             if kind in GROUP_NAMES and value is not None:
-                group.append(str(value))
-                if why == TEXT:
-                    continue
-            if not why:
-                values[name] = number
-                continue
-            if why == TEXT and WITH_COMMA.fullmatch(value.strip()):
-                raise InputError(
-                    f"{place_of(file, line)}: `{shortened(name)}` is {shortened(value)}, and the "
-                    "comma may begin decimals or thousands",
-                    "write numbers with a decimal point and without thousands",
-                )
-            texts[name] = str(value)[:LONGEST_TEXT]
-            telling.tell(f"`{shortened(name)}` is {why}, not a number", file, line)
-    time = times[0] if times else None
-    return Entry(None, values, time, line=line, group=", ".join(group), texts=texts)
+                texts[name] = str(value)[:LONGEST_TEXT]
+            elif kind in TIME_NAMES and (moment := unix_time(value)) is not None:
+                time = moment if time is None else time
+            else:
+                try:
+                    values[name] = as_value(value)
+                except TypeError as error:
+                    texts[name] = str(value)[:LONGEST_TEXT]
+                    telling.tell(f"`{shortened(name)}` is {error}, not a number", file, line)
+    return Entry(None, values, time, line=line, texts=texts)
 
 
 def missing(what: str, package: str) -> InputError:

@@ -49,8 +49,6 @@ def mapped(series: Series, preset: Preset | None, telling: Telling) -> Mapped:
     """Return a run's rows."""
     known = _known(series, preset)
     values = _renamed(series, known, telling)
-    if preset is not None and preset.step_time_of == "the step before" and "step_time_s" in values:
-        values["step_time_s"] = _one_earlier(values["step_time_s"])
     step_time = ""
     if "step_time_s" in values:
         step_time = f"the source's {known['step_time_s'][0]}"
@@ -92,7 +90,7 @@ def _renamed(
 ) -> dict[str, dict[int, float]]:
     values: dict[str, dict[int, float]] = {}
     for ours, (name, scale) in known.items():
-        values[ours] = {step: value * scale for step, value in _numbers(series, name)}
+        values[ours] = {step: value * scale for step, value in series.values[name].items()}
     taken = {name for name, _ in known.values()}
     left: list[str] = []
     for name in series.values:
@@ -104,15 +102,11 @@ def _renamed(
         if len(values) >= MOST_METRICS:
             left.append(name)
         else:
-            values[kept] = dict(_numbers(series, name))
+            values[kept] = dict(series.values[name])
     if left:
         what = f"{len(left):,} metrics were left out, a record has {MOST_METRICS:,}: {listed(left)}"
         telling.tell(what)
     return values
-
-
-def _numbers(series: Series, name: str) -> list[tuple[int, float]]:
-    return [(step, value) for step, value in series.values[name].items() if value is not None]
 
 
 def _within(
@@ -124,14 +118,6 @@ def _within(
         words = counted(bad, "value", "values")
         telling.tell(f"{words} of {what} left out: 0, negative, not finite or too large")
     return good
-
-
-def _one_earlier(by_step: dict[int, float]) -> dict[int, float]:
-    """Return each value at the step before."""
-    steps = sorted(by_step)
-    return {before: by_step[step] for before, step in itertools.pairwise(steps)} | (
-        {steps[0] - 1: by_step[steps[0]]} if steps and steps[0] > 0 else {}
-    )
 
 
 def _between(series: Series, telling: Telling) -> dict[int, float]:

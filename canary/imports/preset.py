@@ -138,7 +138,6 @@ class Preset(Strict):
     row_kinds: tuple[RowKind, ...] = ()
     null_is_nan: bool = False
     """The writer turns numbers that are not finite into null."""
-    step_time_of: str = Field("this step", pattern=r"^(this step|the step before)$")
     console: tuple[Console, ...] = Field((), max_length=MOST_PATTERNS)
     notes: Texts = ()
     """What a reader of these metrics must know."""
@@ -165,23 +164,10 @@ class Preset(Strict):
             for prefix in self.prefixes:
                 bare = {n.removeprefix(prefix): n for n in given if n.startswith(prefix)}
                 for one in wanted:
-                    first = one.first_in(bare) or _sanitised(one, bare)
+                    first = one.first_in(bare)
                     if first is not None and ours not in found:
                         found[ours] = (bare[first], one.scale)
         return found
-
-
-SANITISED = re.compile(r"[^0-9A-Za-z_\-. :/]")
-
-
-def _sanitised(one: Name, names: Mapping[str, str]) -> str | None:
-    """Return the name as MLflow stores it: other characters become `_`, and `@` `_at_`."""
-    if one.name is None:
-        return None
-    for stored in (SANITISED.sub("_", one.name), one.name.replace("@", "_at_")):
-        if stored != one.name and stored in names:
-            return stored
-    return None
 
 
 def shipped_names() -> list[str]:
@@ -276,47 +262,19 @@ def preset_lines() -> list[str]:
 
 
 def choose(names: Sequence[str]) -> tuple[Preset | None, str]:
-    """Choose the shipped preset that knows the most of a run's metrics, and say why. If two know as
-    many, the one that the other extends is chosen, else none."""
+    """Choose the shipped preset that knows the most of a run's metrics, and say why. If several
+    know as many, the one that all of them extend is chosen, else none."""
     known = {
         name: len(shipped(name).names_in(map(shipped(name).inner, names)))
         for name in shipped_names()
     }
     most = max(known.values(), default=0)
-    best = [name for name, count in known.items() if count == most]
     if most < LEAST_KNOWN:
         return None, f"no preset knows at least {LEAST_KNOWN} of the metrics"
-    if len(best) > 1:
-        return _of_several(best, names)
-    return shipped(best[0]), "it knows the most metrics"
-
-
-def _of_several(tied: Sequence[str], names: Sequence[str]) -> tuple[Preset | None, str]:
-    """Choose among presets that know as many metrics of a run."""
-    roots = {shipped(name).extends or name for name in tied}
-    if len(roots) == 1 and (root := next(iter(roots))) in tied:
-        return shipped(root), "it knows the most metrics"
-    first = shipped(tied[0])
-    if any(_meaning(shipped(name), names) != _meaning(first, names) for name in tied[1:]):
-        return None, f"several presets fit equally well ({', '.join(tied)}): name one"
-    agree = f"{', '.join(tied)} read its metrics in the same way"
-    if len(roots) > 1:
-        return first, agree
-    below = shipped(next(iter(roots)))
-    kept = {key: getattr(below, key) for key in ("framework", "repository", "version", "commit")}
-    return first.model_copy(update=kept), f"{agree}, and all extend it"
-
-
-def _meaning(preset: Preset, names: Sequence[str]) -> tuple[Any, ...]:
-    """Return what a preset makes of a run's names."""
-    inner = [preset.inner(name) for name in names]
-    other = {n for n in inner if any(fnmatch.fnmatchcase(n, one) for one in preset.other_axis)}
-    return (
-        inner,
-        preset.names_in(inner),
-        other,
-        next((name for name in preset.step if name in inner), None),
-        [kind for kind in preset.row_kinds if kind.has in inner],
-        preset.null_is_nan,
-        preset.step_time_of,
-    )
+    best = [name for name, count in known.items() if count == most]
+    if len(best) == 1:
+        return shipped(best[0]), "it knows the most metrics"
+    below = {shipped(name).extends or name for name in best}
+    if len(below) > 1:
+        return None, f"several presets fit equally well ({', '.join(best)}): name one"
+    return shipped(below.pop()), "presets that extend it know as many metrics"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from canary.errors import InputError, did_you_mean, nearest
 from canary.imports.entries import Entry, Telling, listed, shortened
 from canary.imports.files import WHERE_IT_WRITES, Before, Found, files_of
 from canary.imports.mapping import Mapped, mapped
 from canary.imports.preset import NO_PRESET, Preset, choose, is_shipped, load_preset
-from canary.imports.readers import console, csv_file, json_files, mlflow, tensorboard, wandb
+from canary.imports.readers import console, csv_file, json_files, tensorboard, wandb
 from canary.imports.series import bounded, gather
 from canary.record.summary import MIN_STEPS
 
@@ -28,11 +28,9 @@ class Format:
     title: str
     fits: Callable[[Found], bool]
     read: Callable[..., Iterator[Entry]]
-    """Takes the file of one run, or its files, and a `Telling`. A store also takes `run` and
-    `since`, the console its `preset`."""
+    """Takes the file of one run, or its files, and a `Telling`; the console also its `preset`."""
     one_run: Literal["folder", "file", "source"] = "file"
-    """What holds one run: the files of a folder, a file, or the whole source. An MLflow store, a
-    source, may hold several."""
+    """What holds one run: the files of a folder, a file, or the whole source."""
 
 
 FORMATS: dict[str, Format] = {
@@ -40,7 +38,6 @@ FORMATS: dict[str, Format] = {
     for one in (
         Format("tensorboard", "TensorBoard events", tensorboard.fits, tensorboard.read, "folder"),
         Format("wandb", "a W&B offline run", wandb.fits, wandb.read),
-        Format("mlflow", "an MLflow store", mlflow.fits, mlflow.read, "source"),
         Format("jsonl", "JSON lines", json_files.has_lines, json_files.read_lines),
         Format(
             "trainer_state",
@@ -64,8 +61,6 @@ class Asked:
     source: Path
     format: str | None = None
     preset: str | None = None
-    run: str | None = None
-    """Of a source that holds several: the name, id or number of one."""
 
 
 @dataclass(frozen=True)
@@ -93,32 +88,24 @@ def read_source(asked: Asked, before: Before | None = None) -> Imported:
     """
     given = None if asked.preset in (None, NO_PRESET) else load_preset(asked.preset)
     preset, why = given, "named" if given else "none was wanted"
-    telling, since = Telling(), 0.0
+    telling = Telling()
     source = shortened(str(asked.source))
     if before is not None and not asked.source.exists():
         what = f"the launch left nothing: {shortened(asked.source.name)} does not exist"
         raise InputError(what, WHERE_IT_WRITES)
     found = files_of(asked.source, telling)
     if before is not None:
-        found, since = before.left_since(found, telling), before.moment
+        found = before.left_since(found, telling)
     form, files = _files_to_read(found, asked.format, telling, source)
-    more: dict[str, Any] = {}
-    if form.name == "mlflow":
-        more = {"run": asked.run, "since": since}
-    elif form.name == "console":
-        more = {"preset": given or console.fitting(files[0])}
+    more = {"preset": given} if form.name == "console" else {}
     read_from = files[0] if form.one_run == "file" else files
     entries = list(bounded(form.read(read_from, telling, **more)))
     if not any(entry.values for entry in entries):
         raise _no_metric(files, telling)
     if asked.preset is None:
         preset, why = choose(list(dict.fromkeys(name for one in entries for name in one.values)))
-        fitted = more.get("preset")
-        if fitted is not None and (preset is None or preset.extends != fitted.framework):
-            preset, why = fitted, "its patterns fit the most lines"
     name = shortened(files[0].name if len(files) == 1 else asked.source.name)
-    is_store = form.name == "mlflow"
-    series = gather(entries, telling, preset, asked.run, name, is_store=is_store)
+    series = gather(entries, telling, preset, name)
     if not series.values:
         raise _no_metric(files, telling)
     rows = mapped(series, preset, telling)
@@ -161,8 +148,6 @@ def _files_to_read(
     found = {name: [one for one in files if form.fits(one)] for name, form in FORMATS.items()}
     fitting = {name: mine for name, mine in found.items() if mine}
     if not fitting:
-        for one in files:
-            mlflow.check(one)
         known = ", ".join(form.title for form in FORMATS.values())
         raise InputError(
             f"no known format in {listed([one.name for one in files])}",

@@ -6,15 +6,15 @@ import contextlib
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 from canary.errors import ConfigError, InputError
-from canary.imports.entries import Ending, Entry, Telling, entry_of, no_step, number_in, shortened
+from canary.imports.entries import Ending, Entry, Telling, entry_of, number_in, shortened
 from canary.imports.files import Found
-from canary.imports.preset import GROUPS, Preset, shipped, shipped_names
-from canary.imports.readers.json_files import Document, lines_of
+from canary.imports.preset import GROUPS, Preset
+from canary.imports.readers.json_files import lines_of, parse_json
 from canary.imports.series import bounded
 
 SUFFIXES = (".log", ".txt", ".out", ".err")
@@ -25,10 +25,7 @@ LIMIT_S, LIMIT_S_PER_MIB = 5.0, 2.0
 """CPU seconds for the patterns of a file, and more for each MiB of it."""
 LONGEST_MATCHED = 64 << 10
 """Characters of a line that patterns are tried on."""
-TRIED_LINES, MOST_READ = 20_000, 1 << 62
-"""Lines that are tried to choose a preset, and that are read."""
-DECIMAL_COMMA = re.compile(r"[-+]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?")
-"""A number whose comma cannot begin thousands."""
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 DURATION = re.compile(r"(?:(\d+)h )?(?:(\d+)m )?(?:([\d.]+)(ms|s))?")
 
 
@@ -42,18 +39,15 @@ def fits(file: Found) -> bool:
 
 
 def read(file: Found, telling: Telling, preset: Preset | None = None) -> Iterator[Entry]:
-    """Yield what the patterns of the preset find, line by line. Without a preset, that of the
-    shipped ones is used whose patterns find the most.
+    """Yield what the patterns of the preset find, line by line.
 
     Raises:
-        InputError: no pattern finds a number, or the patterns need too long.
+        InputError: the preset has no pattern, or the patterns need too long.
     """
-    if preset is None:
-        preset = fitting(file)
     if preset is None or not preset.console:
         raise InputError(
-            f"no pattern finds a metric in {file.name}",
-            "name a preset with console patterns: --preset, or `import.preset` in a config",
+            f"{file.name} is read by the console patterns of a preset",
+            "name one: --preset, or `import.preset` in a config",
         )
     allowed = LIMIT_S + LIMIT_S_PER_MIB * file.size / (1 << 20)
     try:
@@ -66,30 +60,6 @@ def read(file: Found, telling: Telling, preset: Preset | None = None) -> Iterato
             "write them without nested repetitions",
         ) from error
     yield from found
-
-
-def fitting(file: Found) -> Preset | None:
-    """Return the shipped preset whose patterns find numbers in the most lines, or None.
-
-    Raises:
-        InputError: the patterns need too long.
-    """
-    best: tuple[int, Preset | None] = (0, None)
-    try:
-        with _cpu_limit(2 * LIMIT_S):
-            for preset in map(shipped, shipped_names()):
-                if preset.console and not preset.extends:
-                    seen = [
-                        one.values for one in _Log(file, preset, Telling()).entries(TRIED_LINES)
-                    ]
-                    names = {preset.inner(name) for values in seen for name in values}
-                    found = len(seen) * len(preset.names_in(names))
-                    best = max(best, (found, preset), key=lambda one: one[0])
-    except TooSlow as error:
-        raise InputError(
-            f"the shipped patterns need too long for {file.name}", "name one: --preset NAME|FILE"
-        ) from error
-    return best[1]
 
 
 class _Log:
@@ -114,16 +84,12 @@ class _Log:
         """The step of the last header line."""
         self._counted = 0
         """Lines without any step so far."""
-        self._known: set[str] = set()
-        """Names of the metrics of the last such line."""
 
-    def entries(self, most: int = MOST_READ) -> Iterator[Entry]:
-        """Yield the values of the first `most` lines."""
+    def entries(self) -> Iterator[Entry]:
+        """Yield the values of the lines."""
         ending = Ending()
-        for number, raw, _ in lines_of(self._file, limited=False):
+        for number, raw, _ in lines_of(self._file):
             self._line = number
-            if number > most:
-                return
             # A progress bar writes over its line.
             for piece in raw.decode("utf-8", "replace").strip("\r\n").split("\r"):
                 text = RAY.sub("", COLOURS.sub("", piece))
@@ -135,12 +101,6 @@ class _Log:
                     ending.clear()
                     yield entry
                     continue
-                if self._counted and _is_torn(text, self._known):
-                    raise InputError(
-                        f"{self._file.name}:{self._line}: the line is torn, and without steps the "
-                        "lines after it cannot be counted",
-                        "log the step, or import a file that the framework writes",
-                    )
                 ending.add(text)
         self._telling.fail(ending.error())
 
@@ -157,7 +117,7 @@ class _Log:
         groups = match.groupdict()
         if groups.get("json") is not None:
             try:
-                row: Any = Document().parse(groups["json"])
+                row: Any = parse_json(groups["json"])
             except ValueError:
                 self._tell("the object in the line is not JSON and was left out")
                 return None
@@ -168,7 +128,7 @@ class _Log:
             pairs = pair.finditer(groups.get("pairs") or "")
             texts += [(one["key"].strip(), one["value"]) for one in pairs]
         named = {f"{console.prefix}{name}": text for name, text in texts if text}
-        numbers = {name: self._value(name, text) for name, text in named.items()}
+        numbers = {name: _number(text) for name, text in named.items()}
         values = {name: value for name, value in numbers.items() if value is not None}
         words = {name: text for name, text in named.items() if name not in values}
         given = groups.get("step")
@@ -177,38 +137,25 @@ class _Log:
             self._step = self._step if step is None else step
             return None
         if step is None and given:
-            raise no_step("step", given, self._file.name, self._line)
+            raise InputError(
+                f"{self._file.name}:{self._line}: the step is {shortened(given)}, not a number",
+                "write steps as whole numbers",
+            )
         if step is None and self._step is None:
             self._counted += not console.with_last
-            self._known = {name.removeprefix(console.prefix) for name in values}
             what = "the lines have no step, so they are counted from 1"
             self._telling.tell(what, self._file.name)
             step = self._counted
         return Entry(self._step if step is None else step, values, line=self._line, texts=words)
-
-    def _value(self, name: str, text: str) -> float | None:
-        """Return a metric's number. Raises InputError for one with a decimal comma."""
-        if DECIMAL_COMMA.fullmatch(text.strip()):
-            raise InputError(
-                f"{self._file.name}:{self._line}: `{shortened(name)}` is {shortened(text)}, with a "
-                "decimal comma",
-                "write numbers with a decimal point",
-            )
-        return _number(text)
-
-
-def _is_torn(text: str, known: Set[str]) -> bool:
-    """Return whether a line that fits no pattern is a part of one like those with `known` names."""
-    if text.count("{") == text.count("}"):
-        return False
-    return any(re.search(rf"['\"]{re.escape(name)}['\"]\s*:", text) for name in known)
 
 
 def _number(text: str | None) -> float | None:
     """Return the number in a text as programs print it: `8,123`, `12.34s`, `1m 5s`, `nan`."""
     if text is None:
         return None
-    bare = text.strip().replace(",", "")
+    bare = text.strip().rstrip(",")
+    if THOUSANDS.fullmatch(bare):
+        bare = bare.replace(",", "")
     found = number_in(bare)
     if found is not None or not bare:
         return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, missing, shortened
-from canary.imports.files import Found
+from canary.imports.files import LARGEST_BINARY, Found
 
 MARK = "tfevents"
 SCALARS = "scalars"
@@ -31,7 +31,7 @@ def read(files: Sequence[Found], telling: Telling) -> Iterator[Entry]:
     except ImportError as error:
         raise missing("TensorBoard events", "tensorboard") from error
     for part, file in enumerate(sorted(files, key=_started)):
-        file.require_whole()
+        file.open(LARGEST_BINARY).close()
         loader = EventFileLoader(str(file.path))
         seen = 0
         try:

@@ -12,8 +12,8 @@ from typing import Any
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, Telling, entry_of, missing, shortened
-from canary.imports.files import LONGEST_LINE, Found
-from canary.imports.readers.json_files import Document
+from canary.imports.files import LARGEST_BINARY, LONGEST_LINE, Found
+from canary.imports.readers.json_files import parse_json
 
 SUFFIX = ".wandb"
 LIMIT_S = 300.0
@@ -35,7 +35,7 @@ def read(file: Found, telling: Telling) -> Iterator[Entry]:
     """
     if importlib.util.find_spec("wandb") is None:
         raise missing("W&B's offline runs", "wandb>=0.31")
-    file.require_whole()
+    file.open(LARGEST_BINARY).close()
     ended = False
     for kind, row in _printed(file, telling):
         ended = ended or kind == "exit"
@@ -86,11 +86,10 @@ def _printed(file: Found, telling: Telling) -> Iterator[tuple[str, dict[str, Any
         said = done.stderr.decode(errors="replace").strip().splitlines()
         _judge(done.returncode, said, file, telling)
         printed.seek(0)
-        parser = Document()
         while line := printed.readline(LONGEST_LINE + 1):
             if len(line) > LONGEST_LINE:
                 raise InputError(f"{file.name} has a record of more than {LONGEST_LINE >> 20} MiB")
-            record = parser.parse(line)
+            record = parse_json(line)
             if isinstance(record, dict):
                 kind = str(record.get("type"))
                 content = record.get(kind)

@@ -162,7 +162,7 @@ def test_a_name_that_is_none_is_refused(remote: Remote, name: str) -> None:
 
 
 def test_a_server_that_lets_nobody_in_or_is_not_there_is_told(remote: Remote) -> None:
-    with pytest.raises(MachineError, match="does not accept the token"):
+    with pytest.raises(MachineError, match="CANARY_TOKEN"):
         ancestry_of(Remote(remote.url, token=Token("wrong")), "main", "pr")
-    with pytest.raises(MachineError, match="cannot reach"):
+    with pytest.raises(MachineError, match="cannot read"):
         ancestry_of(Remote("http://127.0.0.1:9/r"), "main", "pr")

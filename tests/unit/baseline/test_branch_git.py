@@ -204,7 +204,7 @@ def test_the_users_configuration_runs_nothing_and_still_knows_the_proxy(tmp_path
             listed = scratch.git("config", "--list").text
         local = Remote(server.url())
         config.write_text(config.read_text().replace("proxy =", "cookieFile ="))
-        with pytest.raises(MachineError, match="asks for a token"):
+        with pytest.raises(MachineError, match="CANARY_TOKEN"):
             push(local, adding(1), message="m", environ=environ)
     bare = bare_repository(tmp_path / "plain.git")
     push(Remote(f"file://{bare}"), adding(1), message="m", environ=environ)

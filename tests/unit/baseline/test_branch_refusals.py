@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
 
 BROKEN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "code beside a history": ({ENTRY: WHOLE, "a/b/c/d.json": "{}"}, {}, "does not belong"),
-    "a later version": ({ENTRY.replace("v2", "v3"): WHOLE}, {}, "does not belong"),
+    "an earlier version": ({ENTRY.replace("v2", "v1"): WHOLE}, {}, "does not belong"),
     "another name": ({"v2/a/b/notes.json": WHOLE}, {}, "not named like an entry"),
     "cut off": ({ENTRY: WHOLE[:20]}, {}, f"{ENTRY} cannot be read"),
     "no entry": ({ENTRY: "{}"}, {}, "is not an entry"),
@@ -93,7 +93,9 @@ def test_an_unreachable_remote_is_told_within_seconds(tmp_path: Path) -> None:
         lambda: pull(remote, tmp_path / "into"),
         lambda: push(remote, adding(1), message="m", wait=again),
     ):
-        with pytest.raises(MachineError, match=r"cannot reach http://127\.0\.0\.1") as caught:
+        with pytest.raises(
+            MachineError, match=r"cannot (read|write) http://127\.0\.0\.1"
+        ) as caught:
             act()
         assert caught.value.exit_code == 4
     assert time.monotonic() - began < TIMEOUT_S / 2, "on a busy machine too"
@@ -114,7 +116,7 @@ def test_a_repository_that_is_not_there_is_no_missing_branch(
     server: GitServer, tmp_path: Path
 ) -> None:
     for url, token in ((server.url("gone"), Token(TOKEN)), (f"file://{tmp_path}/gone.git", None)):
-        with pytest.raises(MachineError, match="no repository at"):
+        with pytest.raises(MachineError, match="cannot read"):
             pull(Remote(url, token=token), tmp_path / "into")
 
 
@@ -123,7 +125,7 @@ def test_a_repository_that_is_not_there_is_no_missing_branch(
     [
         (b"", "answers like an empty repository"),
         (b"<html>sign in</html>", "answers like an empty repository"),
-        (b"<!DOCTYPE html>\n<html><body><p>" + b"Sign in. " * 20, "no repository at"),
+        (b"<!DOCTYPE html>\n<html><body><p>" + b"Sign in. " * 20, "cannot read"),
     ],
 )
 def test_a_page_that_is_not_gits_is_no_missing_branch(
@@ -149,19 +151,16 @@ def test_a_branch_that_one_empty_page_hid_is_no_missing_branch(
         pull(remote, tmp_path / "into", inhabited=True)
 
 
-@pytest.mark.parametrize(
-    ("token", "says"),
-    [(Token("ghs_wrong"), "does not accept the token"), (None, "asks for a token")],
-)
+@pytest.mark.parametrize("token", [Token("ghs_wrong"), None])
 def test_a_wrong_token_is_told_without_the_token(
-    server: GitServer, tmp_path: Path, token: Token | None, says: str
+    server: GitServer, tmp_path: Path, token: Token | None
 ) -> None:
     remote = Remote(server.url(), token=token)
     for act in (
         lambda: pull(remote, tmp_path / "into"),
         lambda: push(remote, adding(1), message="m"),
     ):
-        with pytest.raises(MachineError, match=says) as caught:
+        with pytest.raises(MachineError, match=r"cannot (?:read|write)") as caught:
             act()
         assert "CANARY_TOKEN" in str(caught.value)
         assert "ghs_wrong" not in str(caught.value)
@@ -171,7 +170,7 @@ def test_a_token_that_may_only_read_names_the_permission(server: GitServer, tmp_
     server.read_only = True
     remote = Remote(server.url(), token=Token(TOKEN))
     assert pull(remote, tmp_path / "into") is None
-    with pytest.raises(MachineError, match=r"no permission to write .*contents: write") as caught:
+    with pytest.raises(MachineError, match=r"cannot write .*contents: write") as caught:
         push(remote, adding(1), message="m")
     assert caught.value.exit_code == 4
     assert sum("POST /repo.git/git-receive-pack" in line for line in server.requests) == 0
@@ -203,14 +202,12 @@ def test_a_protected_branch_is_named_with_its_remedy(local: tuple[Remote, Path])
             "contents: write",
         ),
         ("git@github.com: Permission denied (publickey).\nfatal: x", "contents: write"),
-        ("fatal: unable to access 'u': Could not resolve host: g", "network"),
-        ("fatal: unable to access 'u': SSL certificate problem: x", "network"),
         ("remote: Repository not found.\nfatal: repository 'u' not found", "private"),
     ],
 )
 def test_what_github_says_is_understood(said: str, hint: str) -> None:
     url = "https://github.com/o/r"
-    found = explained(GitFailed("push", said, 128), url, writing=True, token=True)
+    found = explained(GitFailed("push", said, 128), url, writing=True)
     assert url in found.message
     assert hint in str(found.hint)
 

@@ -90,19 +90,6 @@ def json_lines(rows: Iterable[Mapping[str, Any]] = ROWS) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-METRIC = "".join(f"{1_700_000_000_000 + s} {1 / s} {s}\n" for s in range(1, 21))
-
-
-def mlruns(at: Path, meta: str | None, lines: str = METRIC, name: str = "r1") -> Path:
-    """Write a run of an MLflow store; `meta` None writes no `meta.yaml`."""
-    folder = at / "mlruns" / "0" / name / "metrics"
-    folder.mkdir(parents=True)
-    (folder / "loss").write_text(lines)
-    if meta is not None:
-        (folder.parent / "meta.yaml").write_text(meta)
-    return at / "mlruns"
-
-
 def by_lines(at: Path) -> tuple[str, str]:
     """Return the option that reads lines such as `step 1 loss 2.0`."""
     line = r"step (?P<step>\S+) loss (?P<loss>\S+)"

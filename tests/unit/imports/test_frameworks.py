@@ -57,9 +57,10 @@ def test_a_preset_finds_what_the_frameworks_writer_wrote(name: str) -> None:
         elif not any(close(values[-1], float(value)) for value in last):
             wrong.append(f"{ours} ends at {values[-1]}, not {last}")
     assert wrong == []
-    fitting = read_source(Asked(source)).preset
-    own = shipped(name)
-    assert fitting is None or fitting.framework in (own.framework, own.extends)
+    if found.format != "console":
+        fitting = read_source(Asked(source)).preset
+        own = shipped(name)
+        assert fitting is None or fitting.framework in (own.framework, own.extends)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")

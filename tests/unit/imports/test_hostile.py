@@ -170,7 +170,7 @@ def test_a_log_that_is_slow_for_the_shipped_patterns_ends(
 ) -> None:
     log = written(tmp_path / "train.log", f"{line}\n" * 50)
     began = time.process_time()
-    imported(run, log).refused()
+    imported(run, log, "--preset", "verl").refused()
     assert time.process_time() - began < 40
 
 

@@ -84,7 +84,7 @@ def test_step_times_come_from_the_times_of_one_process(tmp_path: Path) -> None:
     record = made(lines(tmp_path / "a.jsonl", [*first, *again]))
     assert record.perf.step_time.max == pytest.approx(3.0)
     assert any("differences of the times" in note for note in record.notes)
-    assert any("written again at steps 16 to 20" in note for note in record.notes)
+    assert any("written again" in note for note in record.notes)
 
 
 def test_without_times_the_step_time_is_not_judged_and_the_comparison_says_why(
@@ -144,16 +144,6 @@ def test_named_machines_have_histories_of_their_own(tmp_path: Path) -> None:
     assert "env.device" not in here.unmeasured
 
 
-def test_a_value_of_the_step_before_moves_there(tmp_path: Path) -> None:
-    rows = [
-        {"step": step, "metrics": {"actor/pg_loss": 1.0, "time/step_total": float(step)}}
-        for step in range(1, 21)
-    ]
-    record = made(lines(tmp_path / "a.jsonl", rows), preset="roll")
-    assert record.curves["step_time_s"].steps[:2] == [0, 1]
-    assert record.curves["step_time_s"].values[:2] == [1.0, 2.0]
-
-
 def test_rows_of_two_processes_with_one_name_are_kept_apart(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = []
     for step in range(1, 21):
@@ -172,15 +162,14 @@ def test_a_source_name_that_is_the_canarys_for_something_else_is_kept_apart(
     assert record.rl["source/reward"].median == -5.0
 
 
-def test_presets_that_read_the_metrics_in_the_same_way_are_no_tie() -> None:
+def test_of_presets_that_know_as_many_metrics_their_common_base_is_chosen() -> None:
     assert choose(["loss", "x", "y"])[0] is None
     names = [f"train/{name}" for name in ("loss", "grad_norm", "learning_rate", "reward")]
     preset, why = choose(names)
     assert preset is not None
     assert preset.framework == "transformers"
-    assert preset.names_in(names)["reward"] == ("train/reward", 1.0)
-    words = "axolotl, llama-factory, trl read its metrics in the same way, and all extend it"
-    assert why == words
+    assert why == "presets that extend it know as many metrics"
+    assert choose(["loss", "grad_norm", "lr"])[0] is None
 
 
 def test_the_preset_of_the_docs_is_one(tmp_path: Path) -> None:
@@ -294,7 +283,6 @@ def test_the_verb_lists_and_prints_presets(run: Run) -> None:
         ([], "no source named"),
         (["a.jsonl", "--format", "jsnl"], "did you mean 'jsonl'"),
         (["a.jsonl", "--preset", "verll"], "did you mean 'verl'"),
-        (["a.jsonl", "--run", "x"], "holds one run, not 'x'"),
         (["a.jsonl", "--name", "../x"], "name"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 import time
@@ -16,13 +15,9 @@ from typing import Any
 import pytest
 
 from canary.imports import files, series
-from canary.imports.readers import csv_file, json_files, mlflow
-from tests.unit.imports.importing import ROWS, Answer, Run, imported, json_lines, mlruns
+from canary.imports.readers import csv_file, json_files
+from tests.unit.imports.importing import ROWS, Answer, Run, imported, json_lines
 from tests.unit.imports.importing import run as run
-
-BOMB = "a0: &a0 [lol]\n" + "".join(
-    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 9)
-)
 
 
 @contextmanager
@@ -35,113 +30,6 @@ def at_most(seconds: float, megabytes: int) -> Iterator[None]:
         assert tracemalloc.get_traced_memory()[1] < megabytes << 20
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    "meta",
-    [
-        f"{BOMB}status: *a8\n",
-        f"status: 0x{'f' * 10_000}\n",
-        "status: !!python/object/apply:os.system [exit 3]\n",
-        "\0",
-    ],
-)
-def test_a_hostile_meta_yaml_is_no_status(meta: str, run: Run, tmp_path: Path) -> None:
-    source = mlruns(tmp_path, meta)
-    with at_most(20, 100):
-        answer = imported(run, source)
-    answer.told("its status is not known", steps=20)
-
-
-def test_a_linked_meta_yaml_gives_nothing_away(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "secret.yaml").write_text("status: TOPSECRET\n")
-    source = mlruns(tmp_path, None)
-    (source / "0" / "r1" / "meta.yaml").symlink_to(tmp_path / "secret.yaml")
-    answer = imported(run, source)
-    answer.told("its status is not known")
-    assert "TOPSECRET" not in f"{answer.said}{answer.record}"
-
-
-def mlflow_store(at: Path, started: object, *, name: str = "name text", wal: bool = False) -> Path:
-    path = at / "mlflow.db"
-    store = sqlite3.connect(path)
-    if wal:
-        store.execute("pragma journal_mode = wal")
-    store.execute(f"create table runs (run_uuid text, {name}, start_time, status text)")
-    store.execute(
-        "create table metrics (key text, value real, timestamp, run_uuid text, step int,"
-        " is_nan int)"
-    )
-    keys = "run_uuid, start_time, status"
-    store.execute(f"insert into runs ({keys}) values ('r', ?, 'FINISHED')", (started,))
-    store.executemany(
-        "insert into metrics values ('loss', ?, 1, 'r', ?, 0)",
-        [(row["loss"], row["step"]) for row in ROWS],
-    )
-    store.commit()
-    if wal:
-        KEPT.append(store)
-    else:
-        store.close()
-    return path
-
-
-KEPT: list[sqlite3.Connection] = []
-"""A store that is still open has its newest rows in its log."""
-
-
-@pytest.mark.parametrize("started", ["abc", b"\xff", None, 1e300])
-def test_a_start_of_another_type_is_no_time(started: object, run: Run, tmp_path: Path) -> None:
-    imported(run, mlflow_store(tmp_path, started)).told(steps=20)
-
-
-def test_a_store_with_a_log_beside_it_is_read_and_unchanged(run: Run, tmp_path: Path) -> None:
-    path = mlflow_store(tmp_path, 1, wal=True)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    assert "mlflow.db-wal" in before
-    imported(run, path).told(steps=20)
-    left = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.is_file()}
-    assert left == before
-
-
-def test_a_locked_store_is_refused(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mlflow, "LOCKED_S", 0.1)
-    path = mlflow_store(tmp_path, 1)
-    held = sqlite3.connect(path, isolation_level=None)
-    held.execute("begin exclusive")
-    imported(run, path, "--format", "mlflow").refused("cannot be read as an SQLite store")
-    held.close()
-
-
-def test_values_of_sqlite_that_are_not_finite_are_kept(run: Run, tmp_path: Path) -> None:
-    path = mlflow_store(tmp_path, 1)
-    with sqlite3.connect(path) as store:
-        store.execute("insert into metrics values ('loss', 0, 1, 'r', 21, 1)")
-        store.execute(
-            "insert into metrics values ('loss', ?, 1, 'r', 22, 0)", (sys.float_info.max,)
-        )
-        store.execute("insert into metrics values ('loss', 'x', 1, 'r', 23, 0)")
-    imported(run, path).told("2 values are NaN or infinite", "`loss` has a value", steps=22)
-
-
-@pytest.mark.parametrize("named", [[], ["--format", "mlflow"]])
-def test_a_column_that_sqlite_computes_is_not_read(
-    named: list[str], run: Run, tmp_path: Path
-) -> None:
-    computed = "name text generated always as (printf('%.*c', 200000000, 'x')) virtual"
-    store = mlflow_store(tmp_path, 1, name=computed)
-    with at_most(5, 100):
-        imported(run, store, *named).refused()
-
-
-def test_a_view_in_place_of_a_table_is_not_read(run: Run, tmp_path: Path) -> None:
-    path = mlflow_store(tmp_path, 1)
-    with sqlite3.connect(path) as store:
-        store.execute("alter table metrics rename to others")
-        store.execute("create view metrics as select * from others")
-    imported(run, path, "--format", "mlflow").refused("has no table `metrics`")
 
 
 def printing(lines: list[str]) -> str:
