@@ -49,7 +49,6 @@ from canary.record import jsonio
 from canary.report.pages import compared_in, leave_report
 from canary.report.render import FORMATS, write_text, written
 from canary.runner.display.progress import Screen
-from canary.runner.warm import warm_starts
 
 DIGITS = 8
 """Of the digest in the name of the default folder."""
@@ -92,7 +91,6 @@ class Request:
                 )
 
 
-@warm_starts()
 def run_bisect(
     request: Request, say: Callable[[str], None], screen: Screen | None = None
 ) -> Answered:

@@ -44,7 +44,6 @@ from canary.errors import ConfigError, UsageError, counted
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.progress import Screen
-from canary.runner.warm import warm_starts
 
 AUTO = "auto"
 ONLY_LOOK = "exact=true"
@@ -106,7 +105,6 @@ class AbRequest:
         return (*self.settings, ONLY_LOOK) if self.exact else self.settings
 
 
-@warm_starts()
 def run_ab(
     request: AbRequest,
     say: Callable[[str], None],

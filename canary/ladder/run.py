@@ -21,7 +21,6 @@ from canary.ladder.timing import Arm, bottleneck_of, busy_note, problem_of, rati
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
 from canary.runner.display.progress import Screen
-from canary.runner.warm import warm_starts
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class LadderRequest:
         return tuple(one for one in LEVELS if one in {"baseline", *(names or LEVELS)})
 
 
-@warm_starts()
 def run(
     request: LadderRequest,
     say: Callable[[str], None],
