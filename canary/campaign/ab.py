@@ -43,7 +43,6 @@ from canary.config.source import no_config
 from canary.errors import ConfigError, UsageError, counted
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
-from canary.runner.display.progress import Screen
 
 AUTO = "auto"
 ONLY_LOOK = "exact=true"
@@ -108,11 +107,10 @@ class AbRequest:
 def run_ab(
     request: AbRequest,
     say: Callable[[str], None],
-    screen: Screen | None = None,
     decided: Callable[[], None] = lambda: None,
 ) -> tuple[Comparison, Path]:
-    """Run both sides in alternation; return their comparison and the folder with all runs. `screen`
-    shows each run while it trains. `decided` is called once the verdict is known.
+    """Run both sides in alternation; return their comparison and the folder with all runs.
+    `decided` is called once the verdict is known.
 
     Raises:
         UsageError: the request, a config or an input is invalid.
@@ -150,7 +148,7 @@ def run_ab(
         )
 
         def launch(role: Role) -> RunRecord:
-            return sides[role].run(screen, progress.next_run(role))
+            return sides[role].run()
 
         progress.started(sides["base"], sides["head"], folder)
         if request.exact:

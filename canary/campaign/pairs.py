@@ -232,14 +232,6 @@ class PairProgress:
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 
-    def next_run(self, role: Role) -> str:
-        """Return words for the run that starts: its pair and side, and the time left until the next
-        decision."""
-        left = self._seconds_left()
-        more = f" ({duration(left)} left)" if left else ""
-        pair = min(len(self._spent) // 2 + 1, self._next)
-        return f"pair {pair} of {self._next}, {self._names[role]}{more}"
-
     def _seconds_left(self) -> float | None:
         if not self._spent:
             return None

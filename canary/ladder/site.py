@@ -20,7 +20,6 @@ from canary.record import jsonio
 from canary.record.folder import RunFolder, rows_of_run
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Screen
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
@@ -80,7 +79,6 @@ class Site:
     source: Path | None = None
     """The config's file."""
     overrides: tuple[str, ...] = ()
-    screen: Screen | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     launched: list[FinishedRun] = field(default_factory=list)
     """All launches that have ended, in order."""
@@ -139,7 +137,7 @@ class Site:
 
         words = (f"{key}={jsonio.dumps(value)}" for key, value in settings.items())
         try:
-            record = side.run_with([*fixed, *words], self.screen, f"{label}, {kind}")
+            record = side.run_with([*fixed, *words])
         except (UsageError, MachineError) as error:
             result = LaunchResult(None, problem=str(error))
         else:

@@ -14,11 +14,10 @@ from canary.record.host import gil_contention
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES
 from canary.record.phases import is_online, shown_phases
-from canary.record.step_row import Row, RowAlert, is_timed
+from canary.record.step_row import Row, is_timed
 
 WINDOW = 10
 """Rates and shares cover this many of the last steps."""
-KEPT_ALERTS = 3
 
 
 class _Recent:
@@ -51,8 +50,6 @@ class Pace:
         self.newest: Row | None = None
         self.reading: Mapping[str, float] = {}
         """The newest samples of the machine (see `canary.machine.sampler`)."""
-        self.alerts: deque[RowAlert] = deque(maxlen=KEPT_ALERTS)
-        self.alerted = 0
         self._all, self._usual = _Recent(), _Recent()
 
     def add(self, row: Row) -> None:
@@ -62,9 +59,6 @@ class Pace:
         self._all.add(row)
         if is_timed(row):
             self._usual.add(row)
-        for alert in row.get("alerts") or ():
-            self.alerts.append(alert)
-            self.alerted += 1
 
     @property
     def is_timed(self) -> bool:

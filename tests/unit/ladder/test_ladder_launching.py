@@ -13,7 +13,6 @@ from canary.errors import MachineError, UsageError
 from canary.ladder.site import FinishedRun, Site
 from canary.ladder.switches import Job
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Screen
 from tests.unit.comparing import crashed, example
 from tests.unit.laddering import CPU, config_of, silent
 
@@ -167,21 +166,6 @@ def test_a_launch_that_failed_has_no_speed(tmp_path: Path, started: Started) -> 
     found = launcher(tmp_path).timed("optimal", {})
     assert found.problem == "oom: out of memory"
     assert found.speed is None
-
-
-def test_a_launch_says_on_the_screen_which_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[object, ...]] = []
-
-    def run_with(side: Side, settings: object, *shown: object) -> RunRecord:
-        seen.append(shown)
-        return example()
-
-    monkeypatch.setattr(Side, "run_with", run_with)
-    screen = Screen(2, lines=True)
-    Site(Job(config_of(), CPU), tmp_path, silent, screen=screen).timed("basic", {})
-    assert seen == [(screen, "basic, timed")]
 
 
 def test_a_run_that_left_no_record_says_why_and_whose_it_was(tmp_path: Path) -> None:

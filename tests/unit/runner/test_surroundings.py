@@ -8,9 +8,9 @@ import pytest
 
 from canary.config.load import load_config
 from canary.errors import UsageError
+from canary.protocol.job import Listener
 from canary.record.folder import RunFolder
 from canary.runner.child_environment import child_environment, needs_hub, require_training_stack
-from canary.runner.display.progress import Quiet
 from canary.runner.run import _job, steps_of
 from canary.runner.session import Session
 
@@ -53,6 +53,6 @@ def test_a_look_can_be_deterministic_and_one_device_is_seen(tmp_path: Path) -> N
 def test_a_look_is_at_most_a_third_of_a_training_that_goes_on_after_it(
     settings: list[str], looked: int, steps: int, tmp_path: Path
 ) -> None:
-    session = Session(load_config(None, settings), RunFolder.create(tmp_path, "run"), Quiet())
+    session = Session(load_config(None, settings), RunFolder.create(tmp_path, "run"), Listener())
     assert _job(session, 0, tmp_path).look_steps == looked
     assert steps_of(session.config) == steps
