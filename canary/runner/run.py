@@ -29,7 +29,6 @@ from canary.record.types import RunRecord
 from canary.runner.child_environment import (
     Rendezvous,
     child_environment,
-    fewer_than_asked,
     remove_tree,
     require_training_stack,
     torchrun_command,
@@ -213,10 +212,6 @@ def _keep_ranks(session: Session, result: Result) -> None:
         record.ranks.update(result.ranks)
         if "backend" in distributed:
             record.ranks["backend"] = distributed["backend"]
-    elif result.training:
-        note = fewer_than_asked(session.config.command, world_size)
-        if note and note not in record.notes:
-            record.notes.append(note)
 
 
 def _saved_model_folder(save_model: str) -> Path:

@@ -19,8 +19,6 @@ from canary.protocol.job import Job, Result
 from canary.record.types import Failure
 from canary.runner.child_environment import (
     Rendezvous,
-    asked_ranks,
-    fewer_than_asked,
     torchrun_command,
 )
 from canary.runner.processes import RankProcesses
@@ -213,22 +211,3 @@ def test_machines_that_could_not_meet_are_refused(rendezvous: Rendezvous, word: 
     with pytest.raises(UsageError) as caught:
         rendezvous.check()
     assert word in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("command", "asked"),
-    [
-        ("torchrun --nproc-per-node 2 train.py", 2),
-        ("accelerate launch --num_processes 2 --cpu train.py", 2),
-        ("python train.py", None),
-    ],
-)
-def test_how_many_ranks_a_command_asks_for(command: str, asked: int | None) -> None:
-    assert asked_ranks(command.split()) == asked
-
-
-def test_ranks_that_were_asked_for_and_not_started_are_told() -> None:
-    words = ["accelerate", "launch", "--cpu", "--num_processes", "2", "train.py"]
-    assert "torchrun" in fewer_than_asked(words, 1)
-    assert fewer_than_asked(words, 2) == ""
-    assert fewer_than_asked(["python", "train.py"], 1) == ""
