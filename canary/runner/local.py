@@ -107,13 +107,11 @@ class LocalRunner:
     def _timed_out(self, seconds: float, watch: RankProcesses) -> Result:
         reason = f"the training hit the timeout after {seconds:.0f} s"
         where = watch.where_it_hangs()
-        stuck = watch.stuck_rank()
-        failed = {} if stuck is None else {"failed_rank": stuck}
         return Result(
             status="timeout",
             reason=f"{reason}; {where}" if where else reason,
             hint="raise `timeout`, or lower max_steps",
-            ranks=watch.facts() | failed,
+            ranks=watch.facts(),
             wall_seconds=seconds,
         )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from canary.errors import UsageError
-from canary.protocol.heartbeat import Frame, Pulse, main_thread, place, pulse_path, waits_for_others
+from canary.protocol.heartbeat import Frame, Pulse, main_thread, place, pulse_path
 from canary.protocol.job import Job, Result
 from canary.record.types import Failure
 from canary.runner.child_environment import (
@@ -170,22 +170,7 @@ def test_the_stack_of_the_main_thread_is_read_and_the_users_own_line_is_named() 
     stack = main_thread(DUMP)
     assert stack[0] == Frame("/home/me/train.py", 14, "f")
     assert place(stack) == "/home/me/train.py:14 in f"
-    assert not waits_for_others(stack)
     assert main_thread("") == []
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        Frame("/env/site-packages/torch/distributed/distributed_c10d.py", 2810, "all_reduce"),
-        Frame("/env/site-packages/torch/autograd/graph.py", 841, "_engine_run_backward"),
-        Frame("/env/site-packages/torch/nn/parallel/distributed.py", 2, "_pre_forward"),
-    ],
-)
-def test_a_rank_inside_a_collective_waits_for_the_others(frame: Frame) -> None:
-    outer = [Frame("/home/me/train.py", n, "f") for n in range(9)]
-    assert waits_for_others([frame, *outer])
-    assert not waits_for_others([*outer, frame])
 
 
 def test_one_machine_needs_no_meeting_place_and_several_meet_anew_for_each_launch() -> None:
