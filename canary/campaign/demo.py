@@ -62,14 +62,14 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     """Run three pairs of main and a harmless pull request, and one run of a broken one.
 
     Raises:
-        UsageError: the packages for training are missing.
+        UsageError: the packages for training are missing, or git.
         MachineError: a run left no record.
     """
     require_training_stack()
     folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
     claimed(folder)
     project = folder / PROJECT
-    with own_git(), branches(project, say) as trees:
+    with own_git(), branches(project) as trees:
         return _compared(trees, project, folder, say)
 
 
