@@ -121,9 +121,9 @@ class Site:
     def _run(
         self, label: str, kind: str, name: str, settings: Settings, variables: Mapping[str, str]
     ) -> LaunchResult:
-        """Run one launch and list it in `launched`. Nobody needs its model."""
+        """Run one launch and list it in `launched`."""
         name = run_name(self.job.config.name, f"{name}-{label}")
-        fixed = [f"name={name}", "profiler.enabled=false", "save_model=null"]
+        fixed = [f"name={name}", "profiler.enabled=false"]
         side = Side(
             role="",
             label=label,

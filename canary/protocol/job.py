@@ -66,8 +66,6 @@ class Job:
     """The window of steps to profile (see `canary.record.profile.Window`)."""
     stop_on: Severity | None = None
     """The least severity of an alert that ends the training."""
-    save_model: str | None = None
-    """Folder for the trained model."""
     asks_again: bool = False
     """The look calls the model again about rows of its first update (see
     `canary.training.asking.again`)."""

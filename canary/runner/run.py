@@ -20,7 +20,6 @@ from canary.machine.devices import HeldDevice
 from canary.protocol.failure import describe_failure
 from canary.protocol.heartbeat import Readings, reading_path
 from canary.protocol.job import NODE_RANK, Job, Listener, Result, Variation, disk_full
-from canary.protocol.saved_model import require_place
 from canary.protocol.trainer_config import as_config
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile import Window
@@ -61,7 +60,7 @@ def run_canary(
 
     Raises:
         ConfigError: `speed.liger` is set without its package.
-        UsageError: the training packages are missing, or `save_model` names an unusable folder.
+        UsageError: the training packages are missing.
         MachineError: the record cannot be written.
     """
     if loaded.config.training_type != "exec":
@@ -71,8 +70,6 @@ def run_canary(
     config = loaded.config
     if config.speed.liger and config.training_type != "exec":
         require_liger_installed()
-    if config.save_model is not None:
-        require_place(_saved_model_folder(config.save_model))
     require_preset(loaded)
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
@@ -214,17 +211,12 @@ def _keep_ranks(session: Session, result: Result) -> None:
             record.ranks["backend"] = distributed["backend"]
 
 
-def _saved_model_folder(save_model: str) -> Path:
-    return Path(save_model).expanduser().absolute()
-
-
 def _job(session: Session, launch: int, cache_dir: Path) -> Job:
     folder, config = session.folder, session.config
     scratch = folder.scratch / f"launch{launch}"
     scratch.mkdir(exist_ok=True)
-    # Only the first launch is profiled, and saves its model.
+    # Only the first launch is profiled.
     window = None if launch else window_of(config.profiler.model_dump(), folder.path)
-    saves = None if launch else config.save_model
     looked, steps = config.look_steps, steps_of(config)
     return Job(
         launch=launch,
@@ -240,7 +232,6 @@ def _job(session: Session, launch: int, cache_dir: Path) -> Job:
         threads=config.threads,
         profile=None if window is None else asdict(window),
         stop_on=config.stop_on,
-        save_model=None if saves is None else str(_saved_model_folder(saves)),
         asks_again=session.asks_again or config.training_type != "exec",
         variation=session.variation,
     )

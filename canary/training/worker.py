@@ -27,7 +27,6 @@ from canary.errors import DISK_FULL, CanaryError, ConfigError
 from canary.protocol.failure import describe_failure, one_line
 from canary.protocol.job import EXIT_DISK_FULL, Job, Result
 from canary.protocol.lifeline import die_with_parent
-from canary.protocol.saved_model import leave_model, require_savable
 from canary.protocol.spec import WorkloadSpec
 from canary.record.ranks import rank_path
 from canary.training.collectors.ran import RAN
@@ -105,8 +104,6 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
             reporter = Reporter(trainer, job)
             launch.on_row, launch.on_look = reporter.step, reporter.look_over
         launch.lap("build")
-        if job.save_model is not None:
-            require_savable(trainer)
         launch.calls = calls
         collector = launch.attach(trainer)
         train = functools.partial(trainer.train, PAIR.resume) if PAIR.resume else trainer.train
@@ -115,8 +112,6 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
     result = launch.completed(trainer)
     if drawn is not None:
         result = replace(result, exact={**result.exact, "generation": drawn.described()})
-    if job.save_model is not None:
-        leave_model(trainer, spec, Path(job.save_model))
     return result
 
 

@@ -115,17 +115,6 @@ def test_a_trial_with_a_switch_is_not_waited_for_without_end(
     assert started.settings[0]["timeout"] == given
 
 
-def test_no_launch_saves_the_model_that_the_user_asked_for(
-    tmp_path: Path, started: Started
-) -> None:
-    """A guard measures nothing, and with `save_model` that is a ConfigError."""
-    launch = launcher(tmp_path, "sft")
-    launch.guard("baseline", {})
-    launch.trial("advanced", {})
-    launch.timed("basic", {})
-    assert [one["save_model"] for one in started.settings] == [None] * 3
-
-
 def test_run_folders_tell_guards_trials_and_rounds_apart(tmp_path: Path, started: Started) -> None:
     launch = launcher(tmp_path)
     launch.guard("basic", {})
