@@ -31,9 +31,9 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
 from canary.compare.timing.lane import DECISIONS
 from canary.config.load import load_config
+from canary.protocol.job import Listener
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Quiet
 from canary.runner.run import run_canary
 
 HISTORY = 20
@@ -66,7 +66,7 @@ def repeat(config: str, settings: Sequence[str], runs: int, folder: Path) -> lis
     done = sorted(folder.glob("*/metrics.json"))
     records = [record for path in done if (record := load_record(path)).status == "completed"]
     while len(records) < runs:
-        record, place, result = run_canary(loaded, Quiet(), folder)
+        record, place, result = run_canary(loaded, Listener(), folder)
         if result.status != "completed":
             raise SystemExit(f"run {place} ended as {result.status}: {result.reason}")
         records.append(record)

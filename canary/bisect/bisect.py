@@ -48,8 +48,6 @@ from canary.machine.packages import package_versions
 from canary.record import jsonio
 from canary.report.pages import compared_in, leave_report
 from canary.report.render import FORMATS, write_text, written
-from canary.runner.display.progress import Screen
-from canary.runner.warm import warm_starts
 
 DIGITS = 8
 """Of the digest in the name of the default folder."""
@@ -92,10 +90,7 @@ class Request:
                 )
 
 
-@warm_starts()
-def run_bisect(
-    request: Request, say: Callable[[str], None], screen: Screen | None = None
-) -> Answered:
+def run_bisect(request: Request, say: Callable[[str], None]) -> Answered:
     """Find what made it worse. The answer is also left in the output folder.
 
     Raises:
@@ -104,7 +99,7 @@ def run_bisect(
     """
     request.validate()
     with contextlib.ExitStack() as around:
-        bisect = _Bisect(request, Path.cwd().resolve(), say, screen, around)
+        bisect = _Bisect(request, Path.cwd().resolve(), say, around)
         try:
             return bisect.packages() if request.packages is not None else bisect.commits()
         except KeyboardInterrupt:
@@ -119,7 +114,6 @@ class _Bisect:
     request: Request
     here: Path
     say: Callable[[str], None]
-    screen: Screen | None
     around: contextlib.ExitStack
     """Closes what the searches open."""
     stages: list[Stage] = field(default_factory=list)
@@ -234,7 +228,7 @@ class _Bisect:
             budget_s = max(1.0, 60 * self.request.budget_minutes - self.spent_s)
         if self.stages and self.stages[0].found.question is not None:
             check = self.stages[0].found.question.check
-        runs = Runs(candidates, journal, self.screen)
+        runs = Runs(candidates, journal)
         found = Finder(runs, self.judge, check, budget_s, self.say, sets).find()
         self.spent_s += journal.spent_s
         self.stages.append(Stage(title, folder, candidates, found, tuple(journal.rows)))

@@ -47,10 +47,9 @@ class StatePair:
     states: Mapping[Role, State]
     records: list[tuple[Role, RunRecord]] = field(default_factory=list)
 
-    def run(self, role: Role, kind: Kind, name: str = "") -> RunRecord:
+    def run(self, role: Role, kind: Kind) -> RunRecord:
         """Run one side."""
-        name = name or f"{kind}, {NAMES[self.stage][role]}"
-        record = self.runs.run(self.stage, self.states[role], kind, name)
+        record = self.runs.run(self.stage, self.states[role], kind)
         self.records.append((role, record))
         return record
 
@@ -72,7 +71,7 @@ class StatePair:
             return only(found, wanted) if wanted else found
 
         def launch(role: Role) -> RunRecord:
-            return self.run(role, "whole", progress.next_run(role))
+            return self.run(role, "whole")
 
         self.records.clear()
         found, _ = run_pairs(plan, launch, judge, progress, lambda: self.runs.journal.spent_s)
@@ -300,7 +299,7 @@ class Finder:
                 self.say(f"stopped: {TIME_IS_UP}")
                 return False
             number, label = len(self.shown) + 1, self.runs.candidates.label(state)
-            shown = self._run(question, state, f"run {number}, {label}")
+            shown = self._run(question, state)
             seen = replace(shown, state=state, label=label)
             search.tell(seen)
             self.shown.append(seen)
@@ -309,11 +308,11 @@ class Finder:
             self.say(f"        {self._left(search, question)}")
         return True
 
-    def _run(self, question: Question, state: State, name: str) -> Seen:
+    def _run(self, question: Question, state: State) -> Seen:
         for place, kind in enumerate(question.kinds):
             if place >= self._cheapest:
                 try:
-                    seen = question.read(self.runs.run("search", state, kind, name))
+                    seen = question.read(self.runs.run("search", state, kind))
                 except CannotRun as why:
                     return Seen(outcome="skip", words=str(why))
                 if seen is not None:

@@ -26,7 +26,6 @@ from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.runs import begin_campaign
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Screen
 
 LOG = "runs.jsonl"
 ANEW = "choose another folder with -o, or remove this one"
@@ -146,11 +145,10 @@ class Runs:
 
     candidates: Candidates
     journal: Journal
-    screen: Screen | None = None
     clock: Callable[[], float] = time.monotonic
 
-    def run(self, stage: Part, state: State, kind: Kind, name: str = "") -> RunRecord:
-        """Run a state once and return its record, even if the run failed. `name`: for the screen.
+    def run(self, stage: Part, state: State, kind: Kind) -> RunRecord:
+        """Run a state once and return its record, even if the run failed.
 
         Raises:
             CannotRun: the state does not build, or its run leaves no record.
@@ -159,7 +157,7 @@ class Runs:
         row = self.journal.logged(stage, state, kind)
         if row is None:
             began, label = self.clock(), self.candidates.label(state)
-            run, why = self._launch(state, kind, name, label)
+            run, why = self._launch(state, kind, label)
             seconds = max(0.0, self.clock() - began)
             row = Row(
                 stage=stage,
@@ -175,14 +173,12 @@ class Runs:
             raise CannotRun(row.why_not or "it cannot run")
         return load_record(self.journal.folder / row.run)
 
-    def _launch(
-        self, state: State, kind: Kind, name: str, label: str
-    ) -> tuple[str | None, str | None]:
+    def _launch(self, state: State, kind: Kind, label: str) -> tuple[str | None, str | None]:
         """Return the folder of a run, or why there is none."""
         failed, run, why = False, None, None
         try:
             side = self.candidates.side(state)
-            record = side.run_with(SETTINGS[kind], self.screen, name)
+            record = side.run_with(SETTINGS[kind])
             failed = record.status != "completed"
             run = str((side.output_dir / record.run_id).relative_to(self.journal.folder))
         except CannotRun as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,8 +41,6 @@ from canary.config.samples import shipped
 from canary.config.source import no_config
 from canary.errors import ConfigError, UsageError, counted
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Screen
-from canary.runner.warm import warm_starts
 
 AUTO = "auto"
 ONLY_LOOK = "exact=true"
@@ -105,15 +102,13 @@ class AbRequest:
         return (*self.settings, ONLY_LOOK) if self.exact else self.settings
 
 
-@warm_starts()
 def run_ab(
     request: AbRequest,
     say: Callable[[str], None],
-    screen: Screen | None = None,
     decided: Callable[[], None] = lambda: None,
 ) -> tuple[Comparison, Path]:
-    """Run both sides in alternation; return their comparison and the folder with all runs. `screen`
-    shows each run while it trains. `decided` is called once the verdict is known.
+    """Run both sides in alternation; return their comparison and the folder with all runs.
+    `decided` is called once the verdict is known.
 
     Raises:
         UsageError: the request, a config or an input is invalid.
@@ -150,7 +145,7 @@ def run_ab(
         )
 
         def launch(role: Role) -> RunRecord:
-            return sides[role].run(screen, progress.next_run(role))
+            return sides[role].run()
 
         progress.started(sides["base"], sides["head"], folder)
         if request.exact:
@@ -167,7 +162,7 @@ def run_ab(
 
 
 def with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:
-    """Add a hint about the folder, or ignored and untracked files, if a run did not find a file."""
+    """Add a hint about ignored and untracked files if a run did not find a file."""
     missing = any(record.failure == "not found" for record in runs.failed)
     if request.base is None or found.verdict != "error" or not missing:
         return found
@@ -175,9 +170,6 @@ def with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Compar
         "each side is a fresh checkout without ignored or untracked files; make or link them in "
         "both, such as with: --setup 'ln -s /path/of/data data'"
     )
-    if request.config and ".." in request.config.parts:
-        above = shlex.quote(str(request.config.parent))
-        note = f"the command ran in this folder; run it in that of the config: cd {above}"
     return replace(found, notes=(*found.notes, note))
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from canary.baseline.branch import Remote
 from canary.baseline.origin import Surroundings
 from canary.baseline.verbs import pulled, push_runs, require_allowed
-from canary.campaign.side import completed_run, named
+from canary.campaign.side import completed_run
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError
-from canary.protocol.job import Listener
 
 
 def bootstrap(
     remote: Remote,
     here: Surroundings,
     loaded: LoadedConfig,
-    listener: Listener,
     say: Callable[[str], None],
     *,
     runs: int,
@@ -39,10 +36,8 @@ def bootstrap(
     with pulled(remote, here):
         pass  # An unreadable branch fails here, before the runs.
     records, folders = [], []
-    began = time.monotonic()
     for number in range(1, runs + 1):
-        shown = named(listener, number, runs, began)
-        record, folder = completed_run(loaded, shown, output_dir)
+        record, folder = completed_run(loaded, output_dir)
         records.append(record)
         folders.append(str(folder))
         say(f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms per step")

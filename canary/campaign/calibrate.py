@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from canary.baseline.comparability import machine_key, machine_words, why_not_timed
 from canary.baseline.history import NOISE_FILE, drawer
-from canary.campaign.side import completed_run, named
+from canary.campaign.side import completed_run
 from canary.compare.exact.lane import all_differences
 from canary.compare.timing.cpu_time import cpu_samples
 from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpaired_estimate
@@ -20,10 +19,8 @@ from canary.compare.timing.lane import DRIFTS, FAMILY_BUDGET, FLOORS, GATE_WEIGH
 from canary.compare.timing.noise import NoiseModel, metric_noise, save_noise
 from canary.config.load import LoadedConfig
 from canary.errors import InputError, UsageError, counted, writing
-from canary.protocol.job import Listener
 from canary.record.types import RunRecord
 from canary.report.inline import Inline
-from canary.runner.warm import warm_starts
 
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
@@ -65,11 +62,9 @@ class Calibration:
         return shown._repr_html_()
 
 
-@warm_starts()
 def calibrate(
     loaded: LoadedConfig,
     runs: int,
-    listener: Listener,
     output_dir: Path | None,
     say: Callable[[str], None],
 ) -> tuple[Calibration, list[RunRecord]]:
@@ -83,9 +78,8 @@ def calibrate(
     if runs < FEWEST_RUNS:
         raise UsageError(f"-n must be {FEWEST_RUNS} or more, got {runs}", "use 10")
     records = []
-    began = time.monotonic()
     for number in range(1, runs + 1):
-        record, _ = completed_run(loaded, named(listener, number, runs, began), output_dir)
+        record, _ = completed_run(loaded, output_dir)
         if why := why_not_timed([record]):
             raise InputError(f"nothing to calibrate: {why}", "name its step time in a preset")
         records.append(record)

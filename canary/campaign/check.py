@@ -59,7 +59,7 @@ def checked(
     change: dict[str, object] = {"repeats": 1}
     if config.imports is None:
         profiler = config.profiler.model_copy(update={"enabled": False})
-        change |= {"exact": True, "save_model": None, "profiler": profiler}
+        change |= {"exact": True, "profiler": profiler}
     loaded = replace(loaded, config=config.model_copy(update=change))
     record, folder, result = run_canary(
         loaded, listener, output_dir, asks_again=variation is None, variation=variation

@@ -20,7 +20,6 @@ from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.machine.scratch import remove_left_scratches
 from canary.record.end_loss import END_LOSS
 from canary.record.types import RunRecord
 from canary.report.lines import wrapped
@@ -63,15 +62,14 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     """Run three pairs of main and a harmless pull request, and one run of a broken one.
 
     Raises:
-        UsageError: the packages for training are missing.
+        UsageError: the packages for training are missing, or git.
         MachineError: a run left no record.
     """
     require_training_stack()
-    remove_left_scratches()
     folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
     claimed(folder)
     project = folder / PROJECT
-    with own_git(), branches(project, say) as trees:
+    with own_git(), branches(project) as trees:
         return _compared(trees, project, folder, say)
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from canary.campaign.worktrees import NO_HOOKS, checked_out, commit_of, git
-from canary.errors import MachineError, UsageError
-from canary.machine.scratch import new_scratch, remove_scratch
 
 SOURCES = Path(__file__).parent / "demo_project"
 FILES = ("train.py", "canary.yaml")
@@ -69,20 +67,19 @@ def own_git() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def branches(project: Path, say: Callable[[str], None]) -> Iterator[dict[str, Path]]:
-    """Make the repository; yield a checkout of main and of each branch. Without git, the checkouts
-    are copies."""
+def branches(project: Path) -> Iterator[dict[str, Path]]:
+    """Make the repository; yield a checkout of main and of each branch.
+
+    Raises:
+        UsageError: git is not installed.
+        MachineError: git failed.
+    """
     project.mkdir()
     for name in FILES:
         shutil.copyfile(SOURCES / name, project / name)
     # A checkout with new files would count as changed.
     (project / IGNORE).write_text("out/\n__pycache__/\n", encoding="utf-8")
-    try:
-        commits = _committed(project)
-    except (MachineError, UsageError) as error:
-        say(f"note: {error.message}; so the answer names a function, not a line")
-        commits = {}
-    with checked_out(project, commits) if commits else _copies(project) as found:
+    with checked_out(project, _committed(project)) as found:
         yield found
 
 
@@ -106,17 +103,3 @@ def _commit(project: Path, title: str) -> None:
 def _apply(change: PullRequest, folder: Path) -> None:
     script = folder / "train.py"
     script.write_text(change.applied(script.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _copies(project: Path) -> Iterator[dict[str, Path]]:
-    scratch = new_scratch("demo")
-    try:
-        found = {name: scratch / name for name in (MAIN, HARMLESS.branch, BROKEN.branch)}
-        for folder in found.values():
-            shutil.copytree(project, folder)
-        for change in (HARMLESS, BROKEN):
-            _apply(change, found[change.branch])
-        yield found
-    finally:
-        remove_scratch(scratch)

@@ -187,11 +187,6 @@ def _with_notes(found: Comparison, runs: Runs, stopped: str) -> Comparison:
     return replace(found, notes=(*found.notes, *extra))
 
 
-BAR_CELLS = 41
-BAR_REACH = 40.0
-"""Percent at either end of the drawn interval."""
-
-
 def speed_words(record: RunRecord) -> str:
     """Return a completed run's speed, aligned with that of others."""
     timed = record.perf.step_time
@@ -232,14 +227,6 @@ class PairProgress:
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 
-    def next_run(self, role: Role) -> str:
-        """Return words for the run that starts: its pair and side, and the time left until the next
-        decision."""
-        left = self._seconds_left()
-        more = f" ({duration(left)} left)" if left else ""
-        pair = min(len(self._spent) // 2 + 1, self._next)
-        return f"pair {pair} of {self._next}, {self._names[role]}{more}"
-
     def _seconds_left(self) -> float | None:
         if not self._spent:
             return None
@@ -258,7 +245,7 @@ class PairProgress:
         self._say(f"pair {pair + 1}  {self._names[role]}  {speed_words(record)}{more}")
 
     def pair_ended(self, pairs: int, clock: Check | None) -> None:
-        """Draw the interval of the step time, or of CPU time per step, so far."""
+        """Print the interval of the step time, or of CPU time per step, so far."""
         if clock is None or clock.interval is None or clock.delta_pct is None:
             return
         low, high = clock.interval
@@ -268,10 +255,7 @@ class PairProgress:
             below = "the exact size is unclear, but it is below the limit"
             known = below if clock.status == "pass" else TOO_NOISY
         after = f"after {counted(pairs, 'pair')}"
-        self._say(
-            f"        {bar(low, clock.delta_pct, high, clock.threshold)}\n"
-            f"        {words} {signed_percent(clock.delta_pct)}, {known} {after}"
-        )
+        self._say(f"        {words} {signed_percent(clock.delta_pct)}, {known} {after}")
 
     def exact_failed(self, pairs: int, found: Comparison) -> None:
         """Print the failure of an exact check before the other pairs run."""
@@ -286,23 +270,6 @@ class PairProgress:
         self._next = next_decision
         more = counted(next_decision, "pair")
         self._say(f"after {counted(pairs, 'pair')}: not decided yet, continuing to {more}")
-
-
-def bar(low: float, change: float, high: float, tolerance: float | None) -> str:
-    """Draw an interval from -40% to +40%: `-` inside, `o` change, `|` zero, `!` tolerance."""
-
-    def cell(percent: float) -> int:
-        share = (percent + BAR_REACH) / (2 * BAR_REACH)
-        return round(min(1.0, max(0.0, share)) * (BAR_CELLS - 1))
-
-    cells = [" "] * BAR_CELLS
-    for place in range(cell(low), cell(high) + 1):
-        cells[place] = "-"
-    cells[cell(0.0)] = "|"
-    if tolerance is not None:
-        cells[cell(tolerance)] = "!"
-    cells[cell(change)] = "o"
-    return f"[{''.join(cells)}]"
 
 
 def duration(seconds: float) -> str:

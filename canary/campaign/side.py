@@ -10,13 +10,12 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from canary.baseline.comparability import usable
-from canary.campaign.pairs import Role, RunSide, duration
+from canary.campaign.pairs import Role, RunSide
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, UsageError
 from canary.machine.program import program
@@ -24,7 +23,6 @@ from canary.protocol.job import STARTER, Listener
 from canary.record.folder import load_record
 from canary.record.runs import begin_campaign
 from canary.record.types import RunRecord
-from canary.runner.display.progress import CampaignPanel, Screen
 from canary.runner.run import run_canary
 
 STOP_GRACE_S = 20.0
@@ -56,35 +54,27 @@ class Side:
             words += ["--set", setting]
         return words
 
-    def run(self, screen: Screen | None = None, name: str = "") -> RunRecord:
+    def run(self) -> RunRecord:
         """Run one launch; see `run_with`."""
-        return self.run_with(["repeats=1"], screen, name)
+        return self.run_with(["repeats=1"])
 
-    def run_with(
-        self, settings: Sequence[str], screen: Screen | None = None, name: str = ""
-    ) -> RunRecord:
-        """Run the canary once and return its record, even if the run failed. Its progress is shown
-        on the screen, as that of the run `name`.
+    def run_with(self, settings: Sequence[str]) -> RunRecord:
+        """Run the canary once and return its record, even if the run failed.
 
         Raises:
             UsageError: config or input of this side cannot be used.
             MachineError: the run left no record.
         """
-        return self.finish(self.start(settings, screen, name))
+        return self.finish(self.start(settings))
 
-    def start(
-        self, settings: Sequence[str], screen: Screen | None = None, name: str = ""
-    ) -> subprocess.Popen[str]:
+    def start(self, settings: Sequence[str]) -> subprocess.Popen[str]:
         """Start one run; pass its process to `finish`. It ends if this process is killed.
 
         Raises:
             MachineError: the process cannot be started.
         """
         environment = {**self.environment, STARTER: str(os.getpid())}
-        if screen is None:
-            return start_child(self.command(settings), self.folder, environment)
-        environment |= screen.environment(name)
-        return start_child(self.command(settings), self.folder, environment, screen.file)
+        return start_child(self.command(settings), self.folder, environment)
 
     def finish(self, child: subprocess.Popen[str]) -> RunRecord:
         """Wait for a run and return its record; raises like `run_with`."""
@@ -228,9 +218,7 @@ def claimed(folder: Path) -> None:
         ) from error
 
 
-def completed_run(
-    loaded: LoadedConfig, listener: Listener, output_dir: Path | None
-) -> tuple[RunRecord, Path]:
+def completed_run(loaded: LoadedConfig, output_dir: Path | None) -> tuple[RunRecord, Path]:
     """Run a canary once; return its record, which can be judged, and its folder.
 
     Raises:
@@ -238,7 +226,7 @@ def completed_run(
         RunFailed: the run did not complete, or is too short.
         KeyboardInterrupt: the run was interrupted.
     """
-    record, folder, result = run_canary(loaded, listener, output_dir)
+    record, folder, result = run_canary(loaded, Listener(), output_dir)
     if result.status == "interrupted":
         raise KeyboardInterrupt
     if result.usage_error:
@@ -247,13 +235,3 @@ def completed_run(
     if problem:
         raise RunFailed(problem, record.status, result.hint or f"record: {folder}")
     return record, folder
-
-
-def named(listener: Listener, number: int, runs: int, began: float) -> Listener:
-    """Give a campaign's panel the words for run `number` of `runs`, with the time left of all.
-    `began`: when the first run started, on the monotonic clock."""
-    if isinstance(listener, CampaignPanel):
-        mean = (time.monotonic() - began) / (number - 1) if number > 1 else None
-        left = "" if mean is None else f" ({duration(mean * (runs - number + 1))} left)"
-        listener.name = f"run {number} of {runs}{left}"
-    return listener

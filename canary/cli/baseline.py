@@ -164,15 +164,11 @@ def baseline_bootstrap(
     """Run the canary several times and push all runs to the branch."""
     from canary.campaign.bootstrap import bootstrap
     from canary.config.load import load_config
-    from canary.runner.display.progress import campaign_panel, listener_for
 
     stoppable()
     place = _place(remote, branch)
     loaded = load_config(config, set_ or [])
-    panel = campaign_panel(sys.stderr, quiet) or listener_for(sys.stderr, quiet)
-    typer.echo(
-        bootstrap(*place, loaded, panel, sayer(quiet), runs=runs, keep=keep, output_dir=output_dir)
-    )
+    typer.echo(bootstrap(*place, loaded, sayer(quiet), runs=runs, keep=keep, output_dir=output_dir))
 
 
 def history(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -81,7 +80,6 @@ def ab(
     from canary.campaign.side import undisturbed
     from canary.report.pages import compared_in, leave_report
     from canary.report.render import check_format, deliver, written
-    from canary.runner.display.progress import screen_of
 
     check_format(form)
     stoppable()
@@ -102,7 +100,6 @@ def ab(
                 accept=accept,
             ),
             sayer(quiet=False),
-            screen_of(sys.stderr, quiet=False),
             # A verdict is delivered, even if this process is asked to end now.
             lambda: around.enter_context(undisturbed()),
         )
@@ -164,7 +161,6 @@ def bisect(
     from canary.errors import UsageError
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
-    from canary.runner.display.progress import screen_of
 
     check_format(form)
     stoppable()
@@ -182,7 +178,7 @@ def bisect(
         output_dir=output_dir,
         typed=f"{typed_as(sys.argv[0])} {shlex.join(sys.argv[1:])}",
     )
-    answered = run_bisect(request, sayer(quiet), screen_of(sys.stderr, quiet))
+    answered = run_bisect(request, sayer(quiet))
     typer.echo(answer_text(answered, form, terminal_width(sys.stdout)), nl=False)
     sayer(quiet)(answered.page)
     raise typer.Exit(answered.exit_code)
@@ -216,15 +212,13 @@ def calibrate(
         require_writable,
     )
     from canary.config.load import load_config
-    from canary.runner.display.progress import Quiet, campaign_panel
 
     stoppable()
     loaded = load_config(config, set_ or [])
     place = noise_branch(remote, branch)
-    panel = campaign_panel(sys.stderr, quiet) or Quiet()
     if place is not None:
         require_writable(*place)
-    made, records = calibrate(loaded, runs, panel, runs_dir, sayer(quiet))
+    made, records = calibrate(loaded, runs, runs_dir, sayer(quiet))
     if output is None and save_to is None:
         output = Path(noise_file_of(loaded.config.name))
     written_to = keep(made, output, save_to, records[-1])
@@ -283,13 +277,11 @@ def ladder(
     from canary.ladder.run import LadderRequest, run
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
-    from canary.runner.display.progress import Screen
 
     check_format(form)
     stoppable()
     request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir)
-    screen = None if quiet else Screen(os.dup(sys.stderr.fileno()), lines=True)
-    found = run(request, sayer(quiet), screen)
+    found = run(request, sayer(quiet))
     told = leave(found)
     typer.echo(result_text(found, form, terminal_width(sys.stdout)), nl=False)
     sayer(quiet)(told)

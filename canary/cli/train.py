@@ -107,7 +107,7 @@ def exec_(
         tuple(command), name, max_steps, config, exact, stop_on, threads, tuple(set_ or ())
     )
     record, run_dir, code, message = run_command(
-        request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose
+        request, listener_for(sys.stderr, quiet, moves=False), output_dir, verbose
     )
     with contextlib.suppress(BrokenPipeError):
         if message and not (quiet and code == EXIT_OK):

@@ -124,17 +124,9 @@ def _check_import(config: CanaryConfig, refuse: Refuse) -> None:
 
 
 def _check_launches(config: CanaryConfig, refuse: Refuse) -> None:
-    """Refuse keys that need a whole training with `exact`, and models that cannot be saved."""
+    """Refuse keys that need a whole training with `exact`."""
     if config.exact and not config.look_steps:
         refuse("exact", "is true and look_steps is 0: nothing would be recorded", "remove one")
-    if config.exact and config.save_model is not None:
-        refuse("save_model", "needs a whole training, but exact is true", "remove one of the two")
-    if config.save_model is not None and (config.load_in_4bit or config.load_in_8bit):
-        refuse(
-            "save_model",
-            "cannot merge an adapter into quantized weights",
-            "remove it, or remove load_in_4bit and load_in_8bit",
-        )
     if config.exact and config.profiler.enabled:
         refuse("profiler.enabled", "needs timed steps, but exact is true", "remove one of the two")
 

@@ -247,14 +247,6 @@ class CanaryConfig(_WithImport):
     repeats: int = Field(1, ge=1, description="Launches of a run, one after the other.")
     timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run (`exec`: a week).")
     output_dir: str = Field(f"./{OUTPUT_DIR}", min_length=1, description="Folder for run folders.")
-    save_model: str | None = Field(
-        None,
-        min_length=1,
-        description=(
-            "Folder for the model and tokenizer that the first launch trained; null: not "
-            "saved. Adapters are merged; PPO saves its policy without the value head."
-        ),
-    )
     profiler: ProfilerConfig = Field(
         default_factory=lambda: ProfilerConfig(), description="Profiling."
     )

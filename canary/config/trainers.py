@@ -82,8 +82,6 @@ class TrainerRow:
     """It switches dropout off, as trl's `disable_dropout` does."""
     own_loop: bool = False
     """The canary implements its loop, which makes several updates per step."""
-    not_saved: str = ""
-    """The part of its model that `save_model` leaves out."""
 
     phases: Mapping[str, str] = field(default_factory=dict)
     """Methods that are timed -> the phase that gets their time."""
@@ -230,7 +228,6 @@ TRAINERS: dict[str, TrainerRow] = {
         reference=True,
         no_dropout=True,
         own_loop=True,
-        not_saved="value head",
         metrics=(
             "policy_loss",
             "value_loss",

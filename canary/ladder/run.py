@@ -20,8 +20,6 @@ from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch, this_ma
 from canary.ladder.timing import Arm, bottleneck_of, busy_note, problem_of, ratio_of, time_rounds
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
-from canary.runner.display.progress import Screen
-from canary.runner.warm import warm_starts
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,9 @@ class LadderRequest:
         return tuple(one for one in LEVELS if one in {"baseline", *(names or LEVELS)})
 
 
-@warm_starts()
 def run(
     request: LadderRequest,
     say: Callable[[str], None],
-    screen: Screen | None = None,
     known: Sequence[Switch] = SWITCHES,
 ) -> Ladder:
     """Time each level of a config in rounds.
@@ -68,7 +64,6 @@ def run(
     """
     wanted = request.wanted()
     site = _prepared(request, say, known)
-    site.screen = screen
     try:
         return ladder_at(site, wanted, leave_unfinished)
     except KeyboardInterrupt as stop:

@@ -19,7 +19,6 @@ from canary.record import jsonio
 from canary.record.folder import RunFolder, rows_of_run
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Screen
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
@@ -78,7 +77,6 @@ class Site:
     source: Path | None = None
     """The config's file."""
     overrides: tuple[str, ...] = ()
-    screen: Screen | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     launched: list[FinishedRun] = field(default_factory=list)
     """All launches that have ended, in order."""
@@ -119,9 +117,9 @@ class Site:
     def _run(
         self, label: str, kind: str, name: str, settings: Settings, variables: Mapping[str, str]
     ) -> LaunchResult:
-        """Run one launch and list it in `launched`. Nobody needs its model."""
+        """Run one launch and list it in `launched`."""
         name = run_name(self.job.config.name, f"{name}-{label}")
-        fixed = [f"name={name}", "profiler.enabled=false", "save_model=null"]
+        fixed = [f"name={name}", "profiler.enabled=false"]
         side = Side(
             role="",
             label=label,
@@ -135,7 +133,7 @@ class Site:
 
         words = (f"{key}={jsonio.dumps(value)}" for key, value in settings.items())
         try:
-            record = side.run_with([*fixed, *words], self.screen, f"{label}, {kind}")
+            record = side.run_with([*fixed, *words])
         except (UsageError, MachineError) as error:
             result = LaunchResult(None, problem=str(error))
         else:

@@ -76,16 +76,6 @@ class Frame:
 
 
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
-WAITING_FILES = ("torch/distributed/", "accelerate/utils/operations.py")
-WAITING_FUNCTIONS = (
-    "_engine_run_backward",
-    "_pre_forward",
-    "_sync_buffers",
-    "_distributed_broadcast_coalesced",
-)
-"""Places where Python is while a rank waits: in a collective, or in the backward pass, whose end
-waits for the gradients of the others."""
-INNERMOST = 4
 
 
 def main_thread(text: str) -> list[Frame]:
@@ -99,14 +89,6 @@ def main_thread(text: str) -> list[Frame]:
     # Every thread except the main one starts in the threading module.
     main = [stack for stack in threads if stack and stack[-1].function != "_bootstrap"]
     return main[-1] if main else []
-
-
-def waits_for_others(stack: list[Frame]) -> bool:
-    """Return whether the process is inside a collective."""
-    return any(
-        any(part in frame.file for part in WAITING_FILES) or frame.function in WAITING_FUNCTIONS
-        for frame in stack[:INNERMOST]
-    )
 
 
 def place(stack: list[Frame]) -> str:

@@ -27,9 +27,6 @@ of this machine among several."""
 STARTER = "_RLHF_CANARY_STARTER"
 """Environment variable of a verb that another verb starts: the other's process."""
 """Environment variable of a run that `canary ladder` starts: the name of the measured level."""
-SHOWN = "_RLHF_CANARY_SHOWN"
-"""Environment variable of a run that another of our programs starts: where and how it shows its
-progress (see `canary.runner.display.progress.Screen`)."""
 
 
 class Variation(TypedDict, total=False):
@@ -66,8 +63,6 @@ class Job:
     """The window of steps to profile (see `canary.record.profile.Window`)."""
     stop_on: Severity | None = None
     """The least severity of an alert that ends the training."""
-    save_model: str | None = None
-    """Folder for the trained model."""
     asks_again: bool = False
     """The look calls the model again about rows of its first update (see
     `canary.training.asking.again`)."""

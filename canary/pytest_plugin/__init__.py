@@ -83,8 +83,7 @@ def _canary_trainings(
         # A worker of xdist has a folder in that of the session, and no terminal. On another machine
         # all sessions share the folder above it.
         return Trainings(root, base.parent / f"{SHARED}-{worker['testrunuid']}")
-    follow = pytestconfig.getoption("capture") == "no"
-    return Trainings(root, base / SHARED, partial(_tell, pytestconfig), follow)
+    return Trainings(root, base / SHARED, partial(_tell, pytestconfig))
 
 
 def _tell(config: pytest.Config, line: str) -> None:

@@ -23,7 +23,6 @@ from canary.errors import MachineError
 from canary.machine.pool import all_devices
 from canary.machine.program import program
 from canary.record import jsonio
-from canary.runner.display.progress import Screen
 from canary.runner.exec.entry import ExecRequest, load_request
 
 PROGRAM = program(sys.executable)
@@ -65,14 +64,11 @@ class Trainings:
         root: Path,
         shared: Path,
         tell: Callable[[str], None] = lambda line: None,
-        follow: bool = False,
     ) -> None:
-        """`shared`: a folder of this session alone. `tell` shows the user a line. `follow`: the
-        progress goes to standard output."""
+        """`shared`: a folder of this session alone. `tell` shows the user a line."""
         self.root = root
         self._shared = shared
         self._tell = tell
-        self._follow = follow
 
     def of_config(self, config: str, settings: Sequence[str]) -> Path:
         """Return the folder of a run of the config.
@@ -127,13 +123,8 @@ class Trainings:
 
     def _trained(self, words: Sequence[str], environment: Mapping[str, str]) -> Ended:
         command = [*_dies_with_us(), *PROGRAM, *words]
-        with all_devices(lambda: self._tell(WAITS)) as devices, contextlib.ExitStack() as around:
-            files = [devices]
-            if self._follow:
-                files.append(os.dup(sys.stdout.fileno()))
-                around.callback(os.close, files[-1])
-                environment = {**environment, **Screen(files[-1], lines=True).environment("")}
-            child = start_child(command, self.root, environment, *files)
+        with all_devices(lambda: self._tell(WAITS)) as devices:
+            child = start_child(command, self.root, environment, devices)
             code, out, err = finish_child(child)
         return _ended(words[0], code, out.splitlines(), err.splitlines())
 

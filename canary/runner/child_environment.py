@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -93,31 +92,3 @@ def torchrun_command(nproc: int) -> tuple[str, ...]:
     # Torchrun's own `-m` would look into the working folder first.
     worker = (sys.executable, "-u", *module("canary.training.worker"))
     return (*words, "--standalone", "--no-python", *worker)
-
-
-PROCESSES = re.compile(r"^--(?:nproc[-_]per[-_]node|num[-_]processes)(?:=(\d+))?$")
-"""The options of torchrun and `accelerate launch` for the number of ranks."""
-
-
-def asked_ranks(command: Sequence[str]) -> int | None:
-    """Return how many ranks per machine a command asks for, None if it does not say."""
-    for index, word in enumerate(command):
-        match = PROCESSES.match(word)
-        if match is None:
-            continue
-        value = match[1] or (command[index + 1] if index + 1 < len(command) else "")
-        return int(value) if value.isdigit() else None
-    return None
-
-
-def fewer_than_asked(command: Sequence[str], world_size: int) -> str:
-    """Return a note if a command asked for several ranks but trained on one, else ""."""
-    asked = asked_ranks(command)
-    if asked is None or asked < 2 or world_size > 1:
-        return ""
-    hint = (
-        "; accelerate launch --cpu starts only one process, use torchrun --nproc-per-node"
-        if "--cpu" in command
-        else ""
-    )
-    return f"the command asked for {asked} processes, but the training ran on one{hint}"

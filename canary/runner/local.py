@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,8 @@ from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
 from canary.runner.exec.streams import log_only
 from canary.runner.processes import RankProcesses, death_words
-from canary.runner.warm import Child, warm_child, without_warm_start
+
+Child = subprocess.Popen[bytes]
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -72,12 +74,7 @@ class LocalRunner:
         tail = StepTail(Path(job.rows_file))
         watch = RankProcesses(job, self._log)
         started = time.monotonic()
-
-        def waiting() -> bool:
-            listener.waiting()
-            return time.monotonic() < deadline
-
-        with self._child(job, job_file, waiting) as child:
+        with self._child(job, job_file) as child:
             if self._on_start is not None:
                 self._on_start(child.pid)
             try:
@@ -93,16 +90,9 @@ class LocalRunner:
         return _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
 
     @contextlib.contextmanager
-    def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
+    def _child(self, job: Job, job_file: Path) -> Iterator[Child]:
         """Yield the started process; close its files at the end."""
-        environment = without_warm_start(self._environment) | {PARENT: str(os.getpid())}
-        if self._command == WORKER:
-            with self._log.open("ab") as log:
-                warm = warm_child(job_file, environment, log, waiting)
-            if warm is not None:
-                with contextlib.closing(warm):
-                    yield warm
-                return
+        environment = self._environment | {PARENT: str(os.getpid())}
         words = [*self._command, str(job_file)]
         with log_only(words, environment, self._log) as child:
             yield child
@@ -117,13 +107,11 @@ class LocalRunner:
     def _timed_out(self, seconds: float, watch: RankProcesses) -> Result:
         reason = f"the training hit the timeout after {seconds:.0f} s"
         where = watch.where_it_hangs()
-        stuck = watch.stuck_rank()
-        failed = {} if stuck is None else {"failed_rank": stuck}
         return Result(
             status="timeout",
             reason=f"{reason}; {where}" if where else reason,
             hint="raise `timeout`, or lower max_steps",
-            ranks=watch.facts() | failed,
+            ranks=watch.facts(),
             wall_seconds=seconds,
         )
 

@@ -22,16 +22,12 @@ from canary.protocol.heartbeat import (
     place,
     read_pulses,
     stack_path,
-    waits_for_others,
 )
 from canary.protocol.job import Job, Result
 from canary.record import jsonio
 from canary.record.ranks import merged_exact, rank_files, rank_path
 
 ASK_WAIT_S = 2.0
-STALLED_S = 5.0
-STALLED_STEPS = 5.0
-"""A rank counts as stuck after this many seconds and this many of its usual step times."""
 EXIT_CODE = re.compile(r"exitcode\s*:\s*(-?\d+)\)?\s*(?:local_rank: \d+ )?\(pid: (\d+)\)")
 """Torchrun's report of a process that failed."""
 
@@ -158,9 +154,9 @@ class RankProcesses:
         if result.usage_error:
             return result  # the same on every rank
         if result.failure == "timed out" and self._asked:
-            words = self.where_it_hangs(since=self._last_row()[0])
-            if words:
-                return replace(result, reason=f"{words} (rank {failure.rank}: {result.reason})")
+            where = self.where_it_hangs()
+            if where:
+                return replace(result, reason=f"rank {failure.rank}: {result.reason}; {where}")
         remedy = result.hint
         if self._pulses[failure.rank].nodes > 1 and remedy is None:
             remedy = "a rank on another machine may have failed first: see the record there"
@@ -175,45 +171,16 @@ class RankProcesses:
             stream.seek(self._log_start)
             return stream.read().decode(errors="replace")
 
-    def where_it_hangs(self, since: float | None = None) -> str:
-        """Return where the ranks are that wrote their stacks, "" if no rank looks stuck. `since`:
-        when the last step ended, in seconds since the epoch."""
+    def where_it_hangs(self) -> str:
+        """Return where the ranks are that wrote their stacks, "" if none did."""
+        places = {rank: place(stack) for rank, stack in self._stacks.items() if stack}
         if len(self._stacks) < 2:
-            only = next(iter(self._stacks.values()), [])
-            return f"it is at {place(only)}" if only else ""
-        moment, usual = self._last_row()
-        silent = time.time() - (since or moment or min(self._alive_at.values()))
-        if silent < max(STALLED_S, STALLED_STEPS * usual):
-            return ""
-        stuck = [rank for rank, stack in self._stacks.items() if not waits_for_others(stack)]
-        if not stuck:
-            return f"no step for {silent:.0f} s; all {len(self._stacks)} ranks wait in a collective"
-        words = [f"rank {rank} stopped answering" for rank in stuck]
-        where = [f"rank {rank} is at {place(self._stacks[rank])}" for rank in stuck]
-        if len(stuck) == 1:
-            where = [f"it is at {place(self._stacks[stuck[0]])}"]
-        others = len(self._stacks) - len(stuck)
-        waiting = ["the others wait in a collective"] if others > 1 else []
-        if others == 1:
-            waiting = ["the other waits in a collective"]
-        return "; ".join([f"{', '.join(words)}: no step for {silent:.0f} s", *where, *waiting])
-
-    def stuck_rank(self) -> int | None:
-        """Return the rank that all others wait for; None if it is not exactly one."""
-        stuck = [rank for rank, stack in self._stacks.items() if not waits_for_others(stack)]
-        return stuck[0] if len(stuck) == 1 and len(self._stacks) > 1 else None
+            return "".join(f"it is at {where}" for where in places.values())
+        return "; ".join(f"rank {rank} is at {where}" for rank, where in places.items())
 
     def _rows(self, rank: int) -> list[dict[str, float]]:
         rows = jsonio.read_rows(rank_path(Path(self._job.rows_file), rank))
         return [row for row in rows if row["launch"] == self._job.launch]
-
-    def _last_row(self) -> tuple[float, float]:
-        """Return when the last step ended, and the median step time; zeros before the first."""
-        rows = [row for rank in self._pulses for row in self._rows(rank)]
-        if not rows:
-            return 0.0, 0.0
-        walls = sorted(row["wall_s"] for row in rows)
-        return max(row["time"] for row in rows), walls[len(walls) // 2]
 
     def how_far(self, rank: int = 0) -> str:
         """Return how many steps a rank has done, in words."""

@@ -20,7 +20,6 @@ from canary.machine.devices import HeldDevice
 from canary.protocol.failure import describe_failure
 from canary.protocol.heartbeat import Readings, reading_path
 from canary.protocol.job import Job, Listener, Result, Variation, disk_full
-from canary.protocol.saved_model import require_place
 from canary.protocol.trainer_config import as_config
 from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile import Window
@@ -28,7 +27,6 @@ from canary.record.profile_folder import window_of
 from canary.record.types import RunRecord
 from canary.runner.child_environment import (
     child_environment,
-    fewer_than_asked,
     remove_tree,
     require_training_stack,
     torchrun_command,
@@ -38,7 +36,6 @@ from canary.runner.exec.streams import log_only, passed_on
 from canary.runner.imported import Awaited, LauncherRunner, require_preset
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
-from canary.runner.warm import without_warm_start
 
 
 def run_canary(
@@ -60,7 +57,7 @@ def run_canary(
 
     Raises:
         ConfigError: `speed.liger` is set without its package.
-        UsageError: the training packages are missing, or `save_model` names an unusable folder.
+        UsageError: the training packages are missing.
         MachineError: the record cannot be written.
     """
     if loaded.config.training_type != "exec":
@@ -70,8 +67,6 @@ def run_canary(
     config = loaded.config
     if config.speed.liger and config.training_type != "exec":
         require_liger_installed()
-    if config.save_model is not None:
-        require_place(_saved_model_folder(config.save_model))
     require_preset(loaded)
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
@@ -165,10 +160,9 @@ def runner_for(session: Session, launch: int, cache_dir: Path, watch: HeldDevice
             return LocalRunner(folder.log, environment, on_start=on_start)
         command = torchrun_command(config.nproc)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
-    inherited = without_warm_start(os.environ)
     start = passed_on if session.echo and launch == 0 else log_only
     runner = CommandRunner if config.imports is None else LauncherRunner
-    return runner(folder.log, inherited, config.command, start, on_start)
+    return runner(folder.log, os.environ, config.command, start, on_start)
 
 
 @contextlib.contextmanager
@@ -208,23 +202,14 @@ def _keep_ranks(session: Session, result: Result) -> None:
         record.ranks.update(result.ranks)
         if "backend" in distributed:
             record.ranks["backend"] = distributed["backend"]
-    elif result.training:
-        note = fewer_than_asked(session.config.command, world_size)
-        if note and note not in record.notes:
-            record.notes.append(note)
-
-
-def _saved_model_folder(save_model: str) -> Path:
-    return Path(save_model).expanduser().absolute()
 
 
 def _job(session: Session, launch: int, cache_dir: Path) -> Job:
     folder, config = session.folder, session.config
     scratch = folder.scratch / f"launch{launch}"
     scratch.mkdir(exist_ok=True)
-    # Only the first launch is profiled, and saves its model.
+    # Only the first launch is profiled.
     window = None if launch else window_of(config.profiler.model_dump(), folder.path)
-    saves = None if launch else config.save_model
     looked, steps = config.look_steps, steps_of(config)
     return Job(
         launch=launch,
@@ -240,7 +225,6 @@ def _job(session: Session, launch: int, cache_dir: Path) -> Job:
         threads=config.threads,
         profile=None if window is None else asdict(window),
         stop_on=config.stop_on,
-        save_model=None if saves is None else str(_saved_model_folder(saves)),
         asks_again=session.asks_again or config.training_type != "exec",
         variation=session.variation,
     )

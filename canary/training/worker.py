@@ -27,7 +27,6 @@ from canary.errors import DISK_FULL, CanaryError, ConfigError
 from canary.protocol.failure import describe_failure, one_line
 from canary.protocol.job import EXIT_DISK_FULL, Job, Result
 from canary.protocol.lifeline import die_with_parent
-from canary.protocol.saved_model import leave_model, require_savable
 from canary.protocol.spec import WorkloadSpec
 from canary.record.ranks import rank_path
 from canary.training.collectors.ran import RAN
@@ -108,8 +107,6 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
         else:
             use_tensorboard_folder(trainer)
         launch.lap("build")
-        if job.save_model is not None:
-            require_savable(trainer)
         launch.calls = calls
         collector = launch.attach(trainer)
         train = functools.partial(trainer.train, PAIR.resume) if PAIR.resume else trainer.train
@@ -118,8 +115,6 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
     result = launch.completed(trainer)
     if drawn is not None:
         result = replace(result, exact={**result.exact, "generation": drawn.described()})
-    if job.save_model is not None:
-        leave_model(trainer, spec, Path(job.save_model))
     return result
 
 

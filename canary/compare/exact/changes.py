@@ -19,7 +19,7 @@ from canary.record.types import RunRecord
 RATE = "learning_rate"
 SAME_RATE = 1e-5
 """Logs round, some to six digits."""
-NOT_SHOWN = ("output_dir", "save_model", "command")
+NOT_SHOWN = ("output_dir", "command")
 """Paths of records and models do not change their content; a command is compared by its words."""
 
 COSMETIC_CONFIG = (

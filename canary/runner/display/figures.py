@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from canary.config.redaction import hidden
@@ -14,27 +14,10 @@ from canary.record.host import gil_contention
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES
 from canary.record.phases import is_online, shown_phases
-from canary.record.step_row import Row, RowAlert, is_timed
+from canary.record.step_row import Row, is_timed
 
 WINDOW = 10
 """Rates and shares cover this many of the last steps."""
-KEPT_ALERTS = 3
-
-
-class _Recent:
-    """The last steps added, and the mean time of all steps added."""
-
-    def __init__(self) -> None:
-        self.rows: deque[Row] = deque(maxlen=WINDOW)
-        self._count, self._wall_s = 0, 0.0
-
-    def add(self, row: Row) -> None:
-        self.rows.append(row)
-        self._count += 1
-        self._wall_s += float(row["wall_s"])
-
-    def mean_s(self) -> float:
-        return self._wall_s / self._count
 
 
 class Pace:
@@ -51,34 +34,28 @@ class Pace:
         self.newest: Row | None = None
         self.reading: Mapping[str, float] = {}
         """The newest samples of the machine (see `canary.machine.sampler`)."""
-        self.alerts: deque[RowAlert] = deque(maxlen=KEPT_ALERTS)
-        self.alerted = 0
-        self._all, self._usual = _Recent(), _Recent()
+        self.recent: deque[Row] = deque(maxlen=WINDOW)
+        """The last steps; without looked at and profiled ones, if there are others."""
+        self._times = False
 
     def add(self, row: Row) -> None:
         """Add a finished step."""
         self.done += 1
         self.newest = row
-        self._all.add(row)
-        if is_timed(row):
-            self._usual.add(row)
-        for alert in row.get("alerts") or ():
-            self.alerts.append(alert)
-            self.alerted += 1
+        if is_timed(row) and not self._times:
+            self.recent.clear()
+            self._times = True
+        if is_timed(row) or not self._times:
+            self.recent.append(row)
 
     @property
     def is_timed(self) -> bool:
         """Whether the look is over."""
         return self.newest is not None and not self.newest.get("look")
 
-    @property
-    def recent(self) -> Sequence[Row]:
-        """The last steps; without looked at and profiled ones, if there are others."""
-        return self._usual.rows or self._all.rows
-
     def mean_s(self) -> float:
-        """Return the mean seconds per step, from all steps like the recent ones."""
-        return (self._usual if self._usual.rows else self._all).mean_s()
+        """Return the mean seconds of the recent steps."""
+        return sum(row["wall_s"] for row in self.recent) / len(self.recent)
 
     def loss(self) -> float | None:
         """Return the loss of the newest step."""
@@ -141,7 +118,7 @@ def speed(pace: Pace) -> list[str]:
     parts = [] if loss is None else [f"step loss {loss:.4g}"]
     if pace.is_timed:
         recent = pace.recent
-        parts.append(f"{1000 * sum(row['wall_s'] for row in recent) / len(recent):.0f} ms/step")
+        parts.append(f"{1000 * pace.mean_s():.0f} ms/step")
         if (rate := pace.rate("samples")) is not None:
             parts.append(f"{rate:,.{int(rate < 100)}f} samples/s")
         online = any(is_online(row["phases"]) for row in recent)

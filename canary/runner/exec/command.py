@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,21 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from canary.config.redaction import hidden
-from canary.errors import InputError, Stopped, did_you_mean, nearest
+from canary.errors import InputError, Stopped
 from canary.protocol.failure import failure_of, last_words
 from canary.protocol.job import JOB, PARENT, TORCH_LOOP, Job, Listener, Result, begun_path
 from canary.record.ranks import rank_files, rank_path
 from canary.runner.exec.streams import Start
-from canary.runner.local import LocalRunner, StepTail, died, end_tree
+from canary.runner.local import Child, LocalRunner, StepTail, died, end_tree
 from canary.runner.processes import RankProcesses
-from canary.runner.warm import Child
 
 MARKS = "_RLHF_CANARY_MARKS"
 """Environment variable with the folder where the processes of a launch mark how far they came."""
 SITE = Path(__file__).parents[2] / "training" / "attach" / "site"
 END_S = 60.0
 """Seconds that a command has to end by itself after a signal."""
-LAUNCHERS = ("python3", "python", "torchrun", "accelerate", "trl")
+NO_PROGRAM = "give a program on PATH or an executable file; start a script with python or bash"
 WANDB_DRYRUN = "dryrun"
 """wandb's older name of `offline`: at `offline`, transformers prints a line on standard output."""
 WANDB_LOCAL = (WANDB_DRYRUN, "offline", "disabled")
@@ -89,7 +86,7 @@ class CommandRunner(LocalRunner):
         self._look_over = False
 
     @contextlib.contextmanager
-    def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
+    def _child(self, job: Job, job_file: Path) -> Iterator[Child]:
         environment = self._surroundings(job, job_file)
         program = self._command[0]
         with contextlib.ExitStack() as stack:
@@ -101,7 +98,7 @@ class CommandRunner(LocalRunner):
                     raise
                 raise InputError(
                     f"cannot start {program}: {error.strerror}",
-                    _other_program(program, error.errno),
+                    NO_PROGRAM,
                 ) from error
             yield child
 
@@ -121,7 +118,6 @@ class CommandRunner(LocalRunner):
         deadline: float,
     ) -> bool:
         """Follow as usual, and pass signals on to the command."""
-        assert isinstance(child, subprocess.Popen)
         with _passed_on(child):
             try:
                 return super()._follow(child, job, tail, watch, listener, deadline)
@@ -212,7 +208,7 @@ class CommandRunner(LocalRunner):
 
 
 @contextlib.contextmanager
-def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+def _passed_on(child: Child) -> Iterator[None]:
     """Pass on signals that a cluster sends to a training."""
     before = {}
     for number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -225,7 +221,7 @@ def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ended_by(child: subprocess.Popen[bytes], number: int) -> int | None:
+def _ended_by(child: Child, number: int) -> int | None:
     """Pass on the signal that ends the canary, and give the command time to end; a second signal
     cuts the wait short. Return its exit code, None if it still runs."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -234,20 +230,6 @@ def _ended_by(child: subprocess.Popen[bytes], number: int) -> int | None:
         return child.wait(END_S)
     except subprocess.TimeoutExpired:
         return None
-
-
-def _other_program(name: str, number: int | None) -> str:
-    """Return the remedy for a program that cannot be started; `number` is the error's errno."""
-    if number == errno.EACCES and Path(name).is_file():
-        return f"make it executable (chmod +x {name}), or start it with python or bash"
-    if number == errno.ENOEXEC:
-        return (
-            "let its first line name an interpreter (#!/bin/bash), or start it with python or bash"
-        )
-    launchers = [program for program in LAUNCHERS if shutil.which(program)]
-    near = did_you_mean(nearest(Path(name).name, launchers))
-    remedy = "give a program on PATH, or the path of its file"
-    return f"{near} Or {remedy}" if near else remedy
 
 
 def _backwards(marks: Path) -> str:

@@ -14,7 +14,6 @@ import torch
 
 from canary.config.load import load_values
 from canary.inputs.embedded import EMBEDDED_REWARD
-from canary.protocol.saved_model import leave_model
 from canary.training.trainers import WorkloadSpec, build_trainer
 from tools.embedded.tasks import MAKERS, Task, view_records
 
@@ -104,10 +103,11 @@ def test_each_kind_of_reward_trains(tmp_path: Path, reward: dict[str, Any], use_
     assert all("lora" in name for name in policy) == use_peft
 
 
-def test_a_reward_model_of_ones_own_canary_gives_the_reward(tmp_path: Path) -> None:
-    reward, spec = built(tmp_path, 1, training_type="reward", max_new_tokens=None)
+def test_a_reward_model_of_ones_own_gives_the_reward(tmp_path: Path) -> None:
+    reward, _ = built(tmp_path, 1, training_type="reward", max_new_tokens=None)
     reward.train()
-    leave_model(reward, spec, tmp_path / "out" / "rm")
+    reward.model.save_pretrained(tmp_path / "out" / "rm")
+    reward.processing_class.save_pretrained(tmp_path / "out" / "rm")
     trainer, _ = built(tmp_path, 1, ppo={"reward_model": "out/rm"})
     assert trainer.scorer.takes_ids
     head = trainer.scorer.model.score.weight

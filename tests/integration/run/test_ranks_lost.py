@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -77,10 +78,8 @@ def test_a_rank_that_stands_still_is_named_with_its_line_and_nothing_of_it_is_le
     record = load_record(ended.folder)
     assert record.status == "timeout"
     assert record.reason is not None
-    assert "rank 1 stopped answering: no step for" in record.reason
-    assert "train.py:" in record.reason
-    assert "in at_each_step; the other waits in a collective" in record.reason
-    assert record.ranks["failed_rank"] == 1
+    assert "rank 0 is at " in record.reason
+    assert re.search(r"; rank 1 is at \S+/train.py:\d+ in at_each_step$", record.reason)
     assert len(record.stability.loss_values) == 3
     assert record.duration_seconds < TIMEOUT_S + 30
     folder = str(ended.folder.parent.parent)

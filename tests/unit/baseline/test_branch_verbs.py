@@ -26,7 +26,6 @@ from canary.config.load import load_config
 from canary.config.token import SHOWN, Token
 from canary.errors import CanaryError, MachineError, RecordError, RunFailed, UsageError
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Quiet
 from tests.contract.git_server import GitServer, bare_repository, git, serving
 from tests.unit.branching import adding, run_ids, sha_of, stored, write_branch
 from tests.unit.comparing import committed, record, write
@@ -287,7 +286,7 @@ def standing_in(monkeypatch: pytest.MonkeyPatch, status: str = "completed") -> l
 
 def begin(remote: Remote, place: Surroundings, said: list[str]) -> str:
     loaded = load_config(None, [])
-    return bootstrap(remote, place, loaded, Quiet(), said.append, runs=3, keep=50)
+    return bootstrap(remote, place, loaded, said.append, runs=3, keep=50)
 
 
 def test_bootstrap_fills_the_first_runs_in_one_commit(

@@ -59,7 +59,7 @@ def test_a_config_outside_the_repository_runs_everywhere(made: Repository, tmp_p
 def test_equal_arguments_find_their_folder_again(made: Repository) -> None:
     def folder(asked: str = "a", **rest: Any) -> Path:
         with contextlib.ExitStack() as around:
-            bisect = _Bisect(request(**rest), made.root, lambda line: None, None, around)
+            bisect = _Bisect(request(**rest), made.root, lambda line: None, around)
             return bisect._folder({"--good": asked}, {"content": "varies"})[0]
 
     first = folder()

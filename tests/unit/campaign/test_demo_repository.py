@@ -18,12 +18,11 @@ from canary.runner.outcome import outcome_text
 from tests.unit.comparing import altered, example
 
 TRAINING = (SOURCES / "train.py").read_text()
-NAMES = {MAIN, HARMLESS.branch, BROKEN.branch}
 
 
-def scripts(project: Path, said: list[str]) -> dict[str, str]:
+def scripts(project: Path) -> dict[str, str]:
     """The training of each branch as it is checked out."""
-    with own_git(), branches(project, said.append) as trees:
+    with own_git(), branches(project) as trees:
         return {name: (tree / "train.py").read_text() for name, tree in trees.items()}
 
 
@@ -48,10 +47,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_pull_request_changes_its_line_under_any_settings_of_git(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    found = scripts(hostile / "project", said)
-    assert said == []
-    assert found == {
+    assert scripts(hostile / "project") == {
         MAIN: TRAINING,
         HARMLESS.branch: HARMLESS.applied(TRAINING),
         BROKEN.branch: BROKEN.applied(TRAINING),
@@ -74,18 +70,6 @@ def test_the_users_variables_of_git_come_back() -> None:
     with own_git():
         assert "GIT_DIR" not in os.environ
     assert dict(os.environ) == before
-
-
-def test_without_git_the_branches_are_copies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    said: list[str] = []
-    found = scripts(tmp_path / "project", said)
-    assert found.keys() == NAMES
-    assert found[BROKEN.branch] == BROKEN.applied(TRAINING)
-    assert len(said) == 1
-    assert "git" in said[0]
 
 
 def test_the_training_is_short_enough_to_read() -> None:

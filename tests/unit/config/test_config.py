@@ -88,11 +88,6 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ("trainer_args:\n  since: 2020-01-01\n", "trainer_args.since in @:2 is a date, which JSON"),
         ("training_type: grpo\nnum_generations: 3\n", "num_generations in @:2 (3) does not divide"),
         (
-            "save_model: out\nexact: true\n",
-            "save_model in @:1 needs a whole training, but exact is",
-        ),
-        ("command: [python, train.py]\nsave_model: out\n", "save_model in @:2 is not used by"),
-        (
             "training_type: ppo\nreward_functions: [a:b]\nppo:\n  reward_model: org/rm\n",
             "ppo.reward_model in @:4 and reward_functions exclude each other",
         ),

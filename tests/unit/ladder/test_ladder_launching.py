@@ -13,7 +13,6 @@ from canary.errors import MachineError, UsageError
 from canary.ladder.site import FinishedRun, Site
 from canary.ladder.switches import Job
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Screen
 from tests.unit.comparing import crashed, example
 from tests.unit.laddering import CPU, config_of, silent
 
@@ -103,17 +102,6 @@ def test_a_trial_with_a_switch_is_not_waited_for_without_end(
     assert started.settings[0]["timeout"] == given
 
 
-def test_no_launch_saves_the_model_that_the_user_asked_for(
-    tmp_path: Path, started: Started
-) -> None:
-    """A guard measures nothing, and with `save_model` that is a ConfigError."""
-    launch = launcher(tmp_path, "sft")
-    launch.guard("baseline", {})
-    launch.trial("advanced", {})
-    launch.timed("basic", {})
-    assert [one["save_model"] for one in started.settings] == [None] * 3
-
-
 def test_run_folders_tell_guards_trials_and_rounds_apart(tmp_path: Path, started: Started) -> None:
     launch = launcher(tmp_path)
     launch.guard("basic", {})
@@ -154,21 +142,6 @@ def test_a_launch_that_failed_has_no_speed(tmp_path: Path, started: Started) -> 
     found = launcher(tmp_path).timed("optimal", {})
     assert found.problem == "oom: out of memory"
     assert found.speed is None
-
-
-def test_a_launch_says_on_the_screen_which_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[object, ...]] = []
-
-    def run_with(side: Side, settings: object, *shown: object) -> RunRecord:
-        seen.append(shown)
-        return example()
-
-    monkeypatch.setattr(Side, "run_with", run_with)
-    screen = Screen(2, lines=True)
-    Site(Job(config_of(), CPU), tmp_path, silent, screen=screen).timed("basic", {})
-    assert seen == [(screen, "basic, timed")]
 
 
 def test_a_run_that_left_no_record_says_why_and_whose_it_was(tmp_path: Path) -> None:

@@ -12,11 +12,10 @@ from canary.compare.exact.changes import config_changes
 from canary.config.load import LoadedConfig, load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import UsageError
-from canary.protocol.job import Job, Result
+from canary.protocol.job import Job, Listener, Result
 from canary.protocol.trainer_config import as_config
 from canary.record.folder import RunFolder
 from canary.record.types import RunRecord
-from canary.runner.display.progress import Quiet
 from canary.runner.exec.command import attached_environment
 from canary.runner.exec.entry import ExecRequest, load_request
 from canary.runner.session import Session
@@ -53,7 +52,7 @@ def before_defaults_were_left_out(new: RunRecord) -> RunRecord:
 
 
 def test_the_record_of_a_command_states_no_default_of_a_built_in_canary(tmp_path: Path) -> None:
-    session = Session(watched_command(), RunFolder.create(tmp_path, "run"), Quiet())
+    session = Session(watched_command(), RunFolder.create(tmp_path, "run"), Listener())
     assert not set(NEVER_SEEN) & set(session.record.config)
     assert "model_name" not in session.record.config
     assert session.record.config["command"] == ["python", "train.py"]
@@ -130,7 +129,7 @@ def test_a_folder_that_goes_while_the_record_is_written_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bool
 ) -> None:
     folder = RunFolder.create(tmp_path, "run")
-    session = Session(watched_command(), folder, Quiet())
+    session = Session(watched_command(), folder, Listener())
     shutil.rmtree(folder.path)
     seen = iter((True, False))
     monkeypatch.setattr(RunFolder, "is_there", lambda self: next(seen))

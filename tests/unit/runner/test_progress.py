@@ -1,4 +1,4 @@
-"""What a run shows: lines, a live panel, and its outcome."""
+"""What a run shows: lines, or one that moves, and its outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from canary.config.load import load_config
 from canary.protocol.job import Listener, Result
 from canary.record.summary import summarise
 from canary.record.types import Launch, RunRecord
-from canary.runner.display.progress import PlainLines, Quiet, UntilClosed, listener_for
+from canary.runner.display.progress import Progress, listener_for
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 from tests.unit.record.test_summary import row
 
@@ -30,37 +30,70 @@ def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.Mo
     monkeypatch.setattr("canary.runner.display.progress.LINE_EVERY_S", 0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     stream = io.StringIO()
-    play(PlainLines(stream))
+    play(Progress(stream))
     assert stream.getvalue().splitlines() == [
         "dpo_smoke: DPO of embedded/tiny on embedded/tasks, float32",
         "record: out/run",
         "launch 2: 3 steps",
-        "  step 1/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
-        " · forward 75% data 25% · 1 s left",
-        "  step 2/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
-        " · forward 75% data 25% · 0 s left",
+        "  step 1/3 · 1 s left · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        " · forward 75% data 25%",
+        "  step 2/3 · 0 s left · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        " · forward 75% data 25%",
         "  step 3/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
         " · forward 75% data 25%",
         "  completed after 3 steps, 0.0 s",
     ]
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def screen(written: str) -> list[str]:
+    """What a terminal shows after it was sent this."""
+    return [line.rpartition("\r\x1b[K")[2] for line in written.split("\n")]
+
+
+def test_one_line_moves_on_a_terminal_and_alerts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Terminal()
+    listener = listener_for(stream, quiet=False)
+    listener.launch_begins(0, 100)
+    for step in range(1, 41):
+        clock[0] += 0.01
+        alert = {"severity": "high", "category": "own", "type": "own", "step": 1, "message": "bad"}
+        listener.step_ended(row(step, 0.01) | ({"alerts": [alert]} if step == 20 else {}))
+        listener.waiting()
+    shown = screen(stream.getvalue())
+    assert shown[0] == "training: 100 steps"
+    assert "bad" in shown[1]
+    assert shown[2].startswith("  step 39/100 · 1 s left · step loss 2")
+    assert max(map(len, shown)) < 40
+    assert stream.getvalue().count("step loss") == 3, "at most eight times per second"
+    listener.launch_ended(Result(status="completed"))
+    assert screen(stream.getvalue())[2:] == ["  completed after 40 steps, 0.4 s", ""]
+
+
+def test_lines_come_where_nothing_can_move_and_quiet_gets_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    heard = listener_for(io.StringIO(), quiet=False)
-    assert isinstance(heard, UntilClosed)
-    assert isinstance(heard.inner, PlainLines)
+    for stream, quiet in ((Terminal(), False), (io.StringIO(), False), (io.StringIO(), True)):
+        play(listener_for(stream, quiet=quiet))
+        assert ("launch 2: 3 steps\n" in stream.getvalue()) is not quiet
+        assert "\x1b" not in stream.getvalue()
 
 
-def test_no_terminal_gets_lines_and_quiet_gets_nothing() -> None:
-    stream = io.StringIO()
-    heard = listener_for(stream, quiet=False)
-    assert isinstance(heard, UntilClosed)
-    assert isinstance(heard.inner, PlainLines)
-    play(listener_for(stream, quiet=True))
-    assert isinstance(listener_for(stream, quiet=True), Quiet)
-    assert stream.getvalue() == ""
+def test_a_run_goes_on_if_nobody_reads_its_progress() -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    play(Progress(Closed()))
 
 
 def test_the_outcome_is_told_in_units() -> None:
@@ -127,7 +160,7 @@ def test_exit_codes_tell_the_users_fault_from_the_machines() -> None:
 def test_an_alert_of_ones_own_stays_on_its_line() -> None:
     """A message may hold anything: line breaks that look like commands of CI, codes of a screen."""
     stream = io.StringIO()
-    lines = PlainLines(stream)
+    lines = Progress(stream)
     lines.launch_begins(0, 3)
     alert = {"severity": "high", "category": "own", "type": "own", "step": 1}
     told = "bad\n::error::stop\x1b[2J"

@@ -13,13 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from canary.protocol.heartbeat import Frame, Pulse, main_thread, place, pulse_path, waits_for_others
+from canary.protocol.heartbeat import Frame, Pulse, main_thread, place, pulse_path
 from canary.protocol.job import Job, Result
 from canary.record.types import Failure
-from canary.runner.child_environment import (
-    asked_ranks,
-    fewer_than_asked,
-)
 from canary.runner.processes import RankProcesses
 
 SLEEPER = "import time\ntime.sleep(60)"
@@ -169,38 +165,4 @@ def test_the_stack_of_the_main_thread_is_read_and_the_users_own_line_is_named() 
     stack = main_thread(DUMP)
     assert stack[0] == Frame("/home/me/train.py", 14, "f")
     assert place(stack) == "/home/me/train.py:14 in f"
-    assert not waits_for_others(stack)
     assert main_thread("") == []
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        Frame("/env/site-packages/torch/distributed/distributed_c10d.py", 2810, "all_reduce"),
-        Frame("/env/site-packages/torch/autograd/graph.py", 841, "_engine_run_backward"),
-        Frame("/env/site-packages/torch/nn/parallel/distributed.py", 2, "_pre_forward"),
-    ],
-)
-def test_a_rank_inside_a_collective_waits_for_the_others(frame: Frame) -> None:
-    outer = [Frame("/home/me/train.py", n, "f") for n in range(9)]
-    assert waits_for_others([frame, *outer])
-    assert not waits_for_others([*outer, frame])
-
-
-@pytest.mark.parametrize(
-    ("command", "asked"),
-    [
-        ("torchrun --nproc-per-node 2 train.py", 2),
-        ("accelerate launch --num_processes 2 --cpu train.py", 2),
-        ("python train.py", None),
-    ],
-)
-def test_how_many_ranks_a_command_asks_for(command: str, asked: int | None) -> None:
-    assert asked_ranks(command.split()) == asked
-
-
-def test_ranks_that_were_asked_for_and_not_started_are_told() -> None:
-    words = ["accelerate", "launch", "--cpu", "--num_processes", "2", "train.py"]
-    assert "torchrun" in fewer_than_asked(words, 1)
-    assert fewer_than_asked(words, 2) == ""
-    assert fewer_than_asked(["python", "train.py"], 1) == ""

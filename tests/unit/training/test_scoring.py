@@ -236,7 +236,6 @@ def refusal(tmp_path: Path, tokenizer: Any, name: str) -> str:
 def test_what_is_no_reward_model_is_refused(tmp_path: Path, tokenizer: Any) -> None:
     causal = refusal(tmp_path, tokenizer, "embedded/tiny")
     assert "LlamaForCausalLM, not a sequence classifier" in causal
-    assert "save_model" in causal
     two = other_model(tmp_path / "two", labels=2)
     assert "has 2 labels" in refusal(tmp_path, tokenizer, str(two))
     missing = refusal(tmp_path, tokenizer, str(tmp_path / "missing"))

@@ -270,7 +270,7 @@ def _positions(model: PreTrainedModel) -> int:
 def _classifier(name: str, source: str, access: dict[str, Any]) -> PreTrainedModel:
     config: Any = AutoConfig.from_pretrained(source, **access)
     kinds = [*(config.architectures or ()), *(getattr(config, "auto_map", None) or ())]
-    hint = "name a sequence classifier with one label, such as a reward canary's save_model leaves"
+    hint = "name a sequence classifier with one label"
     if not any("SequenceClassification" in kind for kind in kinds):
         what = ", ".join(config.architectures or ()) or config.model_type
         raise InputError(f"reward model '{name}' is a {what}, not a sequence classifier", hint)
