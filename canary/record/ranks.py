@@ -187,8 +187,8 @@ def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
 
 
 def merged_exact(by_rank: Mapping[int, Exact]) -> Exact:
-    """Return a run's `exact`: rank 0's, with the batches of all ranks and hashes of their parameters.
-    What else differs on another rank shows in the gradients, which ranks share."""
+    """Return a run's `exact`: rank 0's, with all batches and hashes of all ranks' parameters. What
+    else differs on another rank shows in the gradients, which ranks share."""
     first = by_rank[min(by_rank)]
     if len(by_rank) < 2 or not first:
         return first
