@@ -290,7 +290,6 @@ def ladder(
     request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir)
     screen = None if quiet else Screen(os.dup(sys.stderr.fileno()), lines=True)
     found = run(request, sayer(quiet), screen)
-    told = leave(found)
+    leave(found)
     typer.echo(result_text(found, form, terminal_width(sys.stdout)), nl=False)
-    sayer(quiet)(told)
     raise typer.Exit(EXIT_OK if found.passed else EXIT_REGRESSION)
