@@ -65,17 +65,16 @@ class Workshop(Site):
         faster: Mapping[Setting, float] = NONE,
         *,
         learns: Mapping[Setting, float] = NONE,
-        gaps: Mapping[Setting, float] = NONE,
         unguarded: Mapping[Setting, str] = NONE,
         fails: Mapping[Setting, str] = NONE,
         works: Mapping[Setting, int] = NONE,
         drift: float = 1.0,
     ) -> None:
         """`faster`: factor of samples per second. `learns`: added to every loss from the second
-        step on. `gaps`: how far generation is off its policy. `unguarded`, `fails`: why a guard, or
+        step on. `unguarded`, `fails`: why a guard, or
         any launch, does not run. `works`: added to the completion tokens of a step. `drift`: of the
         machine's speed per launch."""
-        self.faster, self.learns, self.gaps, self.works = faster, learns, gaps, works
+        self.faster, self.learns, self.works = faster, learns, works
         self.unguarded, self.fails, self.drift = unguarded, fails, drift
         self.limits: list[float | None] = []
         """Of the trials, in order."""
@@ -92,10 +91,7 @@ class Workshop(Site):
         added = sum(self.learns.get(item, 0.0) for item in settings.items())
         losses = [loss + added * (step > 0) for step, loss in enumerate(LOSSES)]
         trajectory = {"losses": losses, "grad_norms": [2.0] * len(losses), "rl": {}}
-        gap = 1e-6 + max((self.gaps.get(item, 0.0) for item in settings.items()), default=0.0)
-        seen = {"step": 1, "tokens": 256, "gap": gap, "rank": 0.5, "ranked": 256}
-        exact = {"trajectory": trajectory, "generation": {"steps": [seen]}}
-        return LaunchResult(altered(example(), "exact", to=exact))
+        return LaunchResult(altered(example(), "exact", to={"trajectory": trajectory}))
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
         self.started.append(("trial", label, dict(settings)))
