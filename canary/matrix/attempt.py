@@ -1,6 +1,6 @@
 """One try of a cell: its folder, and the shell lines that run it and leave how it ended.
 
-It is `<matrix>/cells/<cell>/<number>`. The process that runs the try holds `lock` for as long as it
+It is `<matrix>/cells/<cell>`. The process that runs the try holds `lock` for as long as it
 lives. `began` names it, its machine and the time, with a line for each time that a queue started
 it. `log.txt` has what the command printed. `ended` has its exit code and the time, and is written
 at once or not at all. `gave-up` says why a try is over without one. `run.sh` runs the try, where it
@@ -28,7 +28,7 @@ from canary.errors import MachineError
 from canary.record import jsonio
 
 LOCK, BEGAN, LOG, ENDED, GAVE_UP = "lock", "began", "log.txt", "ended", "gave-up"
-SCRIPT, NODE, ASKED = "run.sh", "node", "asked"
+SCRIPT, ASKED = "run.sh", "asked"
 READ = (ASKED, BEGAN, ENDED, GAVE_UP, LOCK, LOG)
 """Files that say what was done."""
 STOP_GRACE_S, LATE_LOCK_S, SIGNAL_S = 20, 60, 1
@@ -55,30 +55,18 @@ command if the shell or `timeout` is gone, which for a moment does not know its 
 all processes one by one: the command may end by a signal shortly before this shell gets it."""
 TEMPLATE = f"""#!/bin/sh
 # Runs a cell to its end once, however often it is started.
-try=FOLDER node=0
-folder=$try
-MEETING
+folder=FOLDER
 exec >>"$folder/{LOCK}" || exit
 flock -w {LATE_LOCK_S} 1 || exit 0
-if [ -e "$try/{ENDED}" ] || [ -e "$try/{GAVE_UP}" ]; then exit 0; fi
+if [ -e "$folder/{ENDED}" ] || [ -e "$folder/{GAVE_UP}" ]; then exit 0; fi
 # What a start before this one left.
 (cd "$folder" && rm -rf LEFT) || exit
 cd CWD || exit
 EXPORTS
 set -- WORDS
-APPENDED
 exec /bin/sh -c SHELL canary-cell "$folder" LIMIT "$@"
 """
-MEETING = f"""
-node=${{SLURM_NODEID:-0}}
-if [ "$node" -gt 0 ]; then folder=$try/{NODE}$node; mkdir -p "$folder" || exit; fi
-"""
-APPENDED = """
-set -- "$@" --node-rank "$node" --output-dir "$folder/OUTPUT"
-set -- "$@" --rdzv-endpoint "${SLURM_LAUNCH_NODE_IPADDR}:$((15000 + SLURM_JOB_ID % 45000))"
-"""
-"""For several machines: each runs the command. `srun` names the first of them."""
-RUNS, CHECK, AB = LEFT = ("runs", "check", "ab")
+RUNS, CHECK = LEFT = ("runs", "check")
 """What verbs leave in the folder of a try."""
 CPU, CLUSTER = "cpu", "cluster"
 """Values of `device`: no GPU; all of a Ray cluster, which the cell divides by itself."""
@@ -89,7 +77,6 @@ class Attempt:
     """A try of a cell."""
 
     cell: str
-    number: int
     folder: Path
     command: tuple[str, ...]
     cwd: Path
@@ -98,8 +85,6 @@ class Attempt:
     limit_s: float
     cores: int = 1
     gpus: int = 0
-    nodes: int = 1
-    """Machines. `cores` and `gpus` are those on each."""
     device: str | None = None
     """Type of its GPUs, as the queue names it; None: any."""
     asked: str = ""
@@ -113,10 +98,8 @@ class Attempt:
 
     def write_script(self) -> Path:
         """Write the script that runs the try wherever a queue starts it; return its path."""
-        several = self.nodes > 1
         values = {
             "FOLDER": shlex.quote(str(self.folder)),
-            "MEETING": MEETING if several else "",
             "LEFT": " ".join(LEFT),
             "CWD": shlex.quote(str(self.cwd)),
             "EXPORTS": "\n".join(
@@ -125,7 +108,6 @@ class Attempt:
                 if os.environ.get(name) != value  # The queue passes the others on, unwritten.
             ),
             "WORDS": shlex.join(self.command),
-            "APPENDED": APPENDED.replace("OUTPUT", RUNS) if several else "",
             "SHELL": shlex.quote(SHELL),
             "LIMIT": f"{self.limit_s:.3f}",
         }
@@ -134,10 +116,6 @@ class Attempt:
         self.begin()
         jsonio.replace_file(self.folder / SCRIPT, text)
         return self.folder / SCRIPT
-
-    def can_start(self) -> bool:
-        """Whether a job of it finds its script, or has begun."""
-        return (self.folder / SCRIPT).exists() or self.has_begun()
 
     def open_lock(self) -> int | None:
         """Take the lock of this try; return its file, or None if a process runs the try."""

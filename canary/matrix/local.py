@@ -91,8 +91,6 @@ class LocalLauncher:
             )
         if attempt.gpus and not self._gpus:
             raise UsageError("it asks for a GPU, and none may be used here", "use device: cpu")
-        if attempt.nodes > 1:
-            raise UsageError(f"it needs {attempt.nodes} machines", "use launcher.kind: slurm")
         if attempt.gpus > len(self._gpus):
             raise UsageError(
                 f"it needs {attempt.gpus} GPUs, and {len(self._gpus)} may be used",

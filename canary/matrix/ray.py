@@ -63,11 +63,6 @@ class RayQueue:
 
     def _submit(self, one: Attempt) -> None:
         """Submit a job."""
-        if one.nodes > 1:
-            raise MachineError(
-                f"cell {one.cell} needs {one.nodes} machines, a job of Ray has one",
-                "use launcher.kind: slurm, or train with Ray and give it device: cluster",
-            )
         # Before the submission: whoever goes on finds the job by this name. It is a new one,
         # because Ray ends a waiting job that was stopped only when it has a place.
         name = f"canary-{uuid.uuid4().hex[:24]}"

@@ -99,7 +99,7 @@ class SlurmQueue:
         found: dict[str, Any] = {
             "job_name": name,
             "time": math.ceil((one.limit_s + STOP_GRACE_S + STUCK_S) / 60),
-            "nodes": one.nodes,
+            "nodes": 1,
             "ntasks_per_node": 1,
             "cpus_per_task": max(1, one.cores),
             "stderr_to_stdout": True,
@@ -159,8 +159,8 @@ class SlurmQueue:
             _asked(["scancel", *jobs])
 
 
-def _resources(one: Attempt) -> tuple[int, int, int, str, float]:
-    return one.nodes, one.gpus, one.cores, one.device or "", one.limit_s
+def _resources(one: Attempt) -> tuple[int, int, str, float]:
+    return one.gpus, one.cores, one.device or "", one.limit_s
 
 
 def _seen(state: str, reason: str, nodes: str) -> Seen:

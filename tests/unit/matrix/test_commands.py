@@ -16,7 +16,7 @@ from canary.matrix.run import command_of
 
 @pytest.mark.parametrize("verb", get_args(Verb))
 def test_a_verb_knows_every_option_of_its_cell(verb: Verb) -> None:
-    cell = Cell("a", verb, "canary.yaml", ("max_steps=9",), ranks=2, nodes=2, device="cpu")
+    cell = Cell("a", verb, "canary.yaml", ("max_steps=9",), ranks=2, device="cpu")
     words = command_of(cell, Path("python"), Path("try"))
     parameters = get_command(app).commands[verb].params  # type: ignore[attr-defined]
     known = {option for one in parameters for option in (*one.opts, *one.secondary_opts)}

@@ -64,7 +64,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def tried(folder: Path, cell: str = "one", limit_s: float = 60.0) -> Attempt:
-    return Attempt(cell, 1, folder / cell / "1", ("true",), folder, {}, limit_s)
+    return Attempt(cell, folder / cell, ("true",), folder, {}, limit_s)
 
 
 def later(launcher: QueueLauncher, time: Time, seconds: float) -> list[News]:
@@ -156,7 +156,7 @@ def test_a_script_runs_a_cell_once(tmp_path: Path) -> None:
     odd = "a 'b' \"c\" $HOME `d`\n*"
     words = ("sh", "-c", 'printf %s "$1|$ODD" >"$2/runs"; echo x >>"$2/count"', "sh", odd)
     folder = tmp_path / "a folder's" / "1"
-    attempt = Attempt("one", 1, folder, (*words, str(folder)), tmp_path, {"ODD": odd}, 20.0)
+    attempt = Attempt("one", folder, (*words, str(folder)), tmp_path, {"ODD": odd}, 20.0)
     script = attempt.write_script()
     (folder / "runs").mkdir()
     for _ in range(2):
@@ -167,27 +167,9 @@ def test_a_script_runs_a_cell_once(tmp_path: Path) -> None:
 
 
 def test_a_script_that_was_given_up_does_not_run(tmp_path: Path) -> None:
-    attempt = Attempt("one", 1, tmp_path / "1", ("touch", str(tmp_path / "ran")), tmp_path, {}, 9.0)
+    attempt = Attempt("one", tmp_path / "1", ("touch", str(tmp_path / "ran")), tmp_path, {}, 9.0)
     script = attempt.write_script()
     attempt.give_up("it waited too long")
     subprocess.run(["/bin/sh", str(script)], check=True)
     assert not (tmp_path / "ran").exists()
     assert not attempt.has_begun()
-
-
-def test_of_several_machines_each_has_its_folder_and_number(tmp_path: Path) -> None:
-    words = ("sh", "-c", 'echo "$@"', "sh")
-    attempt = Attempt("one", 1, tmp_path / "1", words, tmp_path, {}, 9.0, nodes=2)
-    script = attempt.write_script()
-    for node in (1, 0):  # When the first has ended, nobody may start.
-        environment = {"SLURM_NODEID": str(node), "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1"}
-        environment |= {"SLURM_JOB_ID": "7", "PATH": "/usr/bin:/bin"}
-        subprocess.run(["/bin/sh", str(script)], check=True, env=environment)
-    first, other = tmp_path / "1", tmp_path / "1" / "node1"
-    for node, folder in enumerate((first, other)):
-        said = (folder / "log.txt").read_text()
-        assert (
-            said
-            == f"--node-rank {node} --output-dir {folder}/runs --rdzv-endpoint 10.0.0.1:15007\n"
-        )
-        assert (folder / "ended").read_text().startswith("0 ")

@@ -14,7 +14,7 @@ from canary.matrix.slurm import SlurmQueue
 
 submitit = pytest.importorskip("submitit.slurm.slurm")
 
-PLAIN = Attempt("one", 1, Path("/shared/one/1"), ("true",), Path("/shared"), {}, 600.0, cores=4)
+PLAIN = Attempt("one", Path("/shared/one/1"), ("true",), Path("/shared"), {}, 600.0, cores=4)
 
 
 def script(monkeypatch: pytest.MonkeyPatch, one: Attempt, **keys: Any) -> str:
@@ -27,7 +27,7 @@ def script(monkeypatch: pytest.MonkeyPatch, one: Attempt, **keys: Any) -> str:
 def test_a_cell_on_gpus_of_a_type_and_several_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = script(
         monkeypatch,
-        replace(PLAIN, gpus=2, nodes=3, device="a100"),
+        replace(PLAIN, gpus=2, device="a100"),
         partition="gpu",
         account="team",
         memory=1.5,
@@ -35,7 +35,7 @@ def test_a_cell_on_gpus_of_a_type_and_several_machines(monkeypatch: pytest.Monke
     )
     for line in (
         "--gpus-per-node=a100:2",
-        "--nodes=3",
+        "--nodes=1",
         "--ntasks-per-node=1",
         "--cpus-per-task=4",
         "--partition=gpu",
