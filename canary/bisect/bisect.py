@@ -14,7 +14,7 @@ from typing import Any
 from packaging.version import Version
 
 from canary import __version__
-from canary.bisect.answer import Answered, Stage, answer_text, document_of, git_log
+from canary.bisect.answer import Answered, Stage, answer_text, document_of
 from canary.bisect.candidates import Candidates, Commits, commits_between
 from canary.bisect.finding import Finder
 from canary.bisect.journal import LOG, Journal, Runs
@@ -31,9 +31,9 @@ from canary.bisect.search import CannotRun
 from canary.bisect.states import (
     Recipe,
     digest,
-    installers,
     is_command,
     releases_of,
+    require_pip,
     require_plain_python,
 )
 from canary.campaign.noise_model import Measured
@@ -145,7 +145,6 @@ class _Bisect:
         recipe = Recipe(self.here, config, folder, request.settings, request.setup, everywhere)
         commits = Commits(repository, good, suspects, recipe)
         stage = self._find("commit", commits, folder, asked)
-        write_text(folder / "bisect.log", git_log(commits, stage.found, bad))
         return self._left(folder, [stage], {"good": request.good, "bad": request.bad})
 
     def packages(self) -> Answered:
@@ -164,10 +163,12 @@ class _Bisect:
         folder, asked = self._folder(asked, {"content of the config": digest(content)})
         for note in filter(None, (good.left_out, bad.left_out)):
             self._note(note)
-        environ, chosen = installers(os.environ), [0]
+        require_pip()
+        chosen = [0]
 
         def code(title: str) -> Side:
-            output, python = folder / title.replace(" ", "-"), Path(sys.executable)
+            python, environ = Path(sys.executable), dict(os.environ)
+            output = folder / title.replace(" ", "-")
             return Side("", "", config, self.here, python, environ, output, request.settings)
 
         if len(changed) > 1:
@@ -183,7 +184,7 @@ class _Bisect:
                 fixed,
                 code(title),
                 is_command(loaded),
-                versions=self._versions(change, environ),
+                versions=self._versions(change),
                 change=change,
                 held=sum(1 << one for one in chosen if one != place),
             )
@@ -196,13 +197,13 @@ class _Bisect:
         names = {"good": str(request.packages[0]), "bad": str(request.packages[1])}
         return self._left(folder, parts or [*self.stages], names)
 
-    def _versions(self, change: Change, environ: Mapping[str, str]) -> list[Version | None]:
+    def _versions(self, change: Change) -> list[Version | None]:
         good, bad = change.good, change.bad
         if good is None or bad is None:
             return [good, bad]
         try:
             pre = good.is_prerelease or bad.is_prerelease
-            return [*releases_between(good, bad, releases_of(change.name, environ, pre=pre))]
+            return [*releases_between(good, bad, releases_of(change.name, os.environ, pre=pre))]
         except CannotRun as why:
             self._note(f"{why}; only both ends of it are compared")
             return [good, bad]
