@@ -33,8 +33,6 @@ class Tried:
     """Relative difference of the two launches around the trials: the drift of the machine."""
     decided: bool = True
     """Whether its gain or loss is larger than that drift; if not, it is not kept."""
-    waited: float | None = None
-    """Share of the trial's time that it waited for a core; None: not measured."""
 
 
 @dataclass(frozen=True)

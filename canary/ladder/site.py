@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from canary.campaign.side import Side
 from canary.config.load import BUILTIN
 from canary.errors import MachineError, UsageError
 from canary.ladder.switches import Job, Settings
-from canary.protocol.job import LEVEL
 from canary.record import jsonio
 from canary.record.folder import RunFolder, rows_of_run
 from canary.record.step_row import Row
@@ -23,7 +23,6 @@ from canary.record.types import RunRecord
 from canary.runner.display.progress import Screen
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
-TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
 """Steps of a trial, which decides whether a switch pays here, and its warm-up steps."""
 GUARD_STEPS = 5
@@ -47,11 +46,6 @@ class LaunchResult:
     def speed(self) -> float | None:
         """Samples per second; None if not measured."""
         return None if self.problem or self.record is None else self.record.perf.samples_per_sec
-
-    @property
-    def waited(self) -> float | None:
-        """Share of its time that it waited for a core; None if not measured."""
-        return None if self.record is None else self.record.host.run_delay
 
 
 @dataclass(frozen=True)
@@ -110,18 +104,21 @@ class Site:
         }
         if limit_s is not None:
             short["timeout"] = min(limit_s, self.job.config.timeout)
-        return self._run(label, "trial", "trial", {**settings, **short}, {})
+        return self._run(label, "trial", "trial", {**settings, **short})
 
     def timed(self, label: str, settings: Settings) -> LaunchResult:
-        """Run a launch whose speed counts. Trackers show these alone, level beside level."""
+        """Run a launch whose speed counts. Trackers show these alone."""
         self._rounds[label] += 1
-        logs = self.environ.get(TENSORBOARD) or str(self.folder / "tensorboard")
-        variables = {LEVEL: label.replace(" ", "_"), TENSORBOARD: logs}
         name = f"round{self._rounds[label]}"
-        return self._run(label, "timed", name, {**settings, **TIMED}, variables)
+        return self._run(label, "timed", name, {**settings, **TIMED})
 
     def _run(
-        self, label: str, kind: str, name: str, settings: Settings, variables: Mapping[str, str]
+        self,
+        label: str,
+        kind: str,
+        name: str,
+        settings: Settings,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> LaunchResult:
         """Run one launch and list it in `launched`. Nobody needs its model."""
         name = run_name(self.job.config.name, f"{name}-{label}")

@@ -208,19 +208,3 @@ def bottleneck_of(records: Sequence[RunRecord]) -> str:
         return found
     name = max(phases, key=lambda phase: phases[phase])
     return f"{found}; {name} takes {100 * phases[name] / sum(phases.values()):.0f}% of the step"
-
-
-BUSY = 0.2
-"""A launch that waited for a core for this share of its time shared the machine."""
-
-
-def busy_note(launches: Iterable[tuple[float | None, str]]) -> list[str]:
-    """Return a note about other work on the machine; empty if there was none. `launches`: shares of
-    time that they waited for a core, and what they were."""
-    share, what = max(((share, what) for share, what in launches if share), default=(0.0, ""))
-    if share <= BUSY:
-        return []
-    return [
-        f"the machine was busy: {what} waited for a core {100 * share:.0f}% of the time; "
-        "the real uncertainty is larger than the intervals show"
-    ]

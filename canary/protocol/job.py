@@ -28,8 +28,6 @@ JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANAR
 of this machine among several."""
 STARTER = "_RLHF_CANARY_STARTER"
 """Environment variable of a verb that another verb starts: the other's process."""
-LEVEL = "CANARY_LADDER_LEVEL"
-"""Environment variable of a run that `canary ladder` starts: the name of the measured level."""
 SHOWN = "_RLHF_CANARY_SHOWN"
 """Environment variable of a run that another of our programs starts: where and how it shows its
 progress (see `canary.runner.display.progress.Screen`)."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.protocol.heartbeat import ReadingFile
-from canary.protocol.job import LEVEL, Job
+from canary.protocol.job import Job
 from canary.record.exact import Exact
 from canary.record.step_row import Row
 from canary.record.tracked import (
@@ -99,29 +99,14 @@ class Trackers:
             )
 
 
-TENSORBOARD = "tensorboard"
 FOLDER = "TENSORBOARD_LOGGING_DIR"
 
 
 def keep_tensorboard(job: Job) -> None:
     """Send TensorBoard's files to the run's folder, as the trainer's output folder is removed. A
     folder in the user's environment goes first. Call this before the trainer is built."""
-    level = os.environ.get(LEVEL)
-    default = Path(job.rows_file).parent / TENSORBOARD
-    if level:
-        logs = Path(os.environ.get(FOLDER) or default).expanduser()
-        os.environ[FOLDER] = str(level_folder(logs, level))
-    else:
-        os.environ.setdefault(FOLDER, str(default / f"launch{job.launch}"))
-
-
-def level_folder(logs: Path, level: str) -> Path:
-    """Return a new folder in `logs` for one run of a level: `basic`, then `basic-2` and so on.
-    TensorBoard overlays folders side by side."""
-    run = 1
-    while (folder := logs / (level if run == 1 else f"{level}-{run}")).exists():
-        run += 1
-    return folder
+    folder = Path(job.rows_file).parent / "tensorboard" / f"launch{job.launch}"
+    os.environ.setdefault(FOLDER, str(folder))
 
 
 def silence(trainer: Any) -> None:

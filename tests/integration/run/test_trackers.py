@@ -20,10 +20,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory: pytest.TempPathFactory, logs: Path) -> Finished:
-    """An online trainer, which has every stream there is, as a level of a ladder."""
+    """An online trainer, which has every stream there is, with a folder for its curves."""
     folder = tmp_path_factory.mktemp("tracked")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CANARY_LADDER_LEVEL", "basic")
         patch.setenv("TENSORBOARD_LOGGING_DIR", str(logs))
         return run_config(folder, settings("grpo", report_to=["tensorboard"]))
 
@@ -52,7 +51,7 @@ def streams(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def test_every_stream_has_a_point_a_step(tracked: Finished, logs: Path) -> None:
     assert tracked.code == 0, tracked.err
-    found = streams(logs / "basic")
+    found = streams(logs)
     rows: list[dict[str, Any]] = tracked.rows()
     told: dict[str, list[float]] = {
         "loss": [row["loss"] for row in rows],
@@ -92,7 +91,7 @@ def test_every_stream_has_a_point_a_step(tracked: Finished, logs: Path) -> None:
 def test_exact_signals_stand_at_the_first_step_after_the_look(
     tracked: Finished, logs: Path
 ) -> None:
-    found = streams(logs / "basic")
+    found = streams(logs)
     exact = tracked.record().exact
     for name, value in (
         ("first_loss", exact["first_loss"]["loss"]),
@@ -106,7 +105,7 @@ def test_exact_signals_stand_at_the_first_step_after_the_look(
         assert step == len(exact["trajectory"]["losses"]) + 1
         assert told_once == pytest.approx(value)
     # The trainer's own log is there too, as often as it logs without the canary.
-    assert "train/loss" in scalars(logs / "basic")
+    assert "train/loss" in scalars(logs)
 
 
 def test_what_is_told_is_logging_time_and_no_stream_of_another_process(

@@ -80,24 +80,11 @@ def test_what_samples_nothing_records_nothing(tmp_path: Path, started: Started) 
     assert not started.sides[0].environment
 
 
-def test_a_timed_launch_has_no_look_and_its_own_curves(tmp_path: Path, started: Started) -> None:
+def test_a_timed_launch_has_no_look(tmp_path: Path, started: Started) -> None:
     launcher(tmp_path).timed("basic", {})
     assert started.settings[0]["exact"] is False
     assert started.settings[0]["look_steps"] == 0
     assert started.settings[0]["repeats"] == 1
-    assert started.sides[0].environment == {
-        "CANARY_LADDER_LEVEL": "basic",
-        "TENSORBOARD_LOGGING_DIR": str(tmp_path / "tensorboard"),
-    }
-
-
-def test_the_users_own_folder_of_the_tracker_stands(tmp_path: Path, started: Started) -> None:
-    launcher(tmp_path, TENSORBOARD_LOGGING_DIR="/logs", PATH="/bin").timed("a level", {})
-    assert started.sides[0].environment == {
-        "CANARY_LADDER_LEVEL": "a_level",
-        "TENSORBOARD_LOGGING_DIR": "/logs",
-        "PATH": "/bin",
-    }
 
 
 def test_a_trial_is_short_and_no_tracker_hears_of_it(tmp_path: Path, started: Started) -> None:
