@@ -64,7 +64,6 @@ class Request:
     bad: str = "HEAD"
     packages: tuple[Path, Path] | None = None
     check: str | None = None
-    budget_minutes: float | None = None
     setup: str | None = None
     settings: tuple[str, ...] = ()
     output_dir: Path | None = None
@@ -82,8 +81,6 @@ class Request:
             raise UsageError("--setup does not go with --packages", "the lists replace it")
         if self.check is not None:
             require_known(self.check)
-        if self.budget_minutes is not None and not self.budget_minutes > 0:
-            raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
         for setting in self.settings:
             if setting.partition("=")[0].strip() in ("repeats", "exact"):
                 raise UsageError(
@@ -124,7 +121,6 @@ class _Bisect:
     """Closes what the searches open."""
     stages: list[Stage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    spent_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.judge = Judge(self.here, Measured(self.say, self.here))
@@ -230,14 +226,11 @@ class _Bisect:
         if journal.waiting:
             self.say(f"continuing with {len(journal.waiting)} runs of {folder / LOG}")
         self.say(f"records: {folder}; if interrupted, the same command continues")
-        budget_s, check = None, self.request.check
-        if self.request.budget_minutes is not None:
-            budget_s = max(1.0, 60 * self.request.budget_minutes - self.spent_s)
+        check = self.request.check
         if self.stages and self.stages[0].found.question is not None:
             check = self.stages[0].found.question.check
         runs = Runs(candidates, journal, self.screen)
-        found = Finder(runs, self.judge, check, budget_s, self.say, sets).find()
-        self.spent_s += journal.spent_s
+        found = Finder(runs, self.judge, check, self.say, sets).find()
         self.stages.append(Stage(title, folder, candidates, found, tuple(journal.rows)))
         written(found.shows, folder)
         return self.stages[-1]

@@ -16,7 +16,6 @@ from canary.config.trainers import trainer_row
 from canary.errors import RunFailed
 from canary.ladder.site import Site
 from canary.ladder.switches import Choice, Rounding, Settings, settings_of
-from canary.ladder.timing import other_rows
 from canary.record.exact import Exact, Trajectory
 from canary.record.metric_names import QUANTITIES
 
@@ -305,14 +304,8 @@ class Guards:
             problem = f"not guarded: its look did not run: {launch.problem}"
             found = Verdict(rounding, problem=problem, ran=False)
         else:
-            exact = launch.record.exact
-            # With several ranks a look has only the rows of its rank.
-            others = "" if settings.get("nproc") else other_rows(self._expected, exact)
-            found = (
-                Verdict(rounding, problem=f"unequal work: {others}")
-                if others
-                else compare(self._expected, exact, self._site.job.config.training_type, rounding)
-            )
+            trainer = self._site.job.config.training_type
+            found = compare(self._expected, launch.record.exact, trainer, rounding)
         self._site.say(f"{label}: guard {found.state}: {found.words}")
         return found
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.ladder.guard import Guarded
-from canary.ladder.site import FinishedRun
 from canary.ladder.switches import Level, Machine, Settings
 from canary.ladder.timing import Figures, SpeedUp
 
@@ -91,8 +90,6 @@ class Ladder:
     rounds: int
     folder: Path
     notes: tuple[str, ...] = ()
-    launches: tuple[FinishedRun, ...] = ()
-    """All launches, in order."""
     levels: tuple[LevelFound, ...]
 
     @property

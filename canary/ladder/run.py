@@ -124,7 +124,6 @@ def _result(site: Site, levels: Sequence[LevelFound], arms: Sequence[Arm]) -> La
         created=site.created,
         rounds=site.rounds,
         folder=site.folder,
-        launches=tuple(site.launched),
         levels=_measured(levels, arms),
         notes=tuple(said),
     )

@@ -48,20 +48,6 @@ class LaunchResult:
         return None if self.problem or self.record is None else self.record.perf.samples_per_sec
 
 
-@dataclass(frozen=True)
-class FinishedRun:
-    """One launch in the report, so that you can find its record."""
-
-    kind: str
-    """`guard`, `trial` or `timed`."""
-    label: str
-    """Its level and, in a trial, its switch."""
-    run_id: str | None
-    """Its folder beside the report; None if it left no record."""
-    problem: str = ""
-    """Why it did not complete; empty if it did."""
-
-
 @dataclass
 class Site:
     """A job on this machine, and its launches: all in one folder, one after the other."""
@@ -76,8 +62,6 @@ class Site:
     overrides: tuple[str, ...] = ()
     screen: Screen | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    launched: list[FinishedRun] = field(default_factory=list)
-    """All launches that have ended, in order."""
     _rounds: Counter[str] = field(default_factory=Counter)
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
@@ -120,7 +104,7 @@ class Site:
         settings: Settings,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> LaunchResult:
-        """Run one launch and list it in `launched`. Nobody needs its model."""
+        """Run one launch. Nobody needs its model."""
         name = run_name(self.job.config.name, f"{name}-{label}")
         fixed = [f"name={name}", "profiler.enabled=false", "save_model=null"]
         side = Side(
@@ -138,18 +122,11 @@ class Site:
         try:
             record = side.run_with([*fixed, *words], self.screen, f"{label}, {kind}")
         except (UsageError, MachineError) as error:
-            result = LaunchResult(None, problem=str(error))
-        else:
-            rows: list[Row] = []
-            if record.status == "completed":
-                rows, problem = rows_of_run(RunFolder(self.folder / record.run_id)), ""
-            else:
-                said = (None if record.status == "failed" else record.status, record.reason)
-                problem = ": ".join(filter(None, said)) or record.status
-            result = LaunchResult(record, rows, problem)
-        run_id = None if result.record is None else result.record.run_id
-        self.launched.append(FinishedRun(kind, label, run_id, result.problem))
-        return result
+            return LaunchResult(None, problem=str(error))
+        if record.status == "completed":
+            return LaunchResult(record, rows_of_run(RunFolder(self.folder / record.run_id)))
+        said = (None if record.status == "failed" else record.status, record.reason)
+        return LaunchResult(record, problem=": ".join(filter(None, said)) or record.status)
 
 
 def run_name(job: str, launch: str) -> str:

@@ -11,12 +11,10 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from canary.compare.exact.inputs_stages import rows_of
 from canary.compare.timing.estimate import paired_estimate, spread_of
 from canary.ladder.site import LaunchResult
 from canary.record.bottlenecks import one_line
 from canary.record.bottlenecks.common import too_short
-from canary.record.exact import Exact
 from canary.record.phases import shown_phases
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
@@ -177,22 +175,6 @@ def _counted(rows: Sequence[Row], key: str) -> list[float]:
     values = [row.get(key, (row.get("rl") or {}).get(key)) for row in rows]
     known = [float(value) for value in values if isinstance(value, int | float)]
     return known if len(known) == len(values) else []
-
-
-def other_rows(reference: Exact, other: Exact) -> str:
-    """Describe the first step whose rows differ from those of the reference's look; empty if all
-    are equal. Rows are compared by their ids without padding, in any order."""
-    pairs = zip(reference.get("batches", []), other.get("batches", []), strict=False)
-    for step, (before, after) in enumerate(pairs, start=1):
-        wanted, found = rows_of(before), rows_of(after)
-        for name in wanted.keys() & found.keys():
-            missing, added = wanted[name] - found[name], found[name] - wanted[name]
-            if missing or added:
-                return (
-                    f"different rows in step {step}: {missing.total()} of {wanted[name].total()} "
-                    f"missing, {added.total()} added"
-                )
-    return ""
 
 
 def bottleneck_of(records: Sequence[RunRecord]) -> str:

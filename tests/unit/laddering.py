@@ -9,7 +9,7 @@ from typing import Any
 from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
-from canary.ladder.site import FinishedRun, LaunchResult, Site
+from canary.ladder.site import LaunchResult, Site
 from canary.ladder.switches import SWITCHES, Job, Machine, Settings, Switch
 from canary.record.step_row import Row
 from canary.record.types import Bottleneck, Evidence, RunRecord
@@ -80,12 +80,10 @@ class Workshop(Site):
         """Of the trials, in order."""
         self.started: list[tuple[str, str, dict[str, Any]]] = []
         """Kind, label and settings of every launch."""
-        self.launched = []
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
         self.started.append(("record" if records else "guard", label, dict(settings)))
         problem = self._problem(settings, {**self.fails, **self.unguarded})
-        self.launched.append(FinishedRun("guard", label, None, problem))
         if problem:
             return LaunchResult(None, problem=problem)
         added = sum(self.learns.get(item, 0.0) for item in settings.items())
@@ -95,13 +93,11 @@ class Workshop(Site):
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
         self.started.append(("trial", label, dict(settings)))
-        self.launched.append(FinishedRun("trial", label, f"run{len(self.started)}"))
         self.limits.append(limit_s)
         return self._ran(settings)
 
     def timed(self, label: str, settings: Settings) -> LaunchResult:
         self.started.append(("timed", label, dict(settings)))
-        self.launched.append(FinishedRun("timed", label, f"run{len(self.started)}"))
         return self._ran(settings)
 
     def labels(self, kind: str) -> list[str]:

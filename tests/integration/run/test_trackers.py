@@ -113,5 +113,5 @@ def test_what_is_told_is_logging_time_and_no_stream_of_another_process(
 ) -> None:
     rows = tracked.rows()
     assert all(row["phases"]["logging"] > 0 for row in rows[1:])  # type: ignore[index]
-    assert [folder.name for folder in logs.iterdir()] == ["basic"]
+    assert all(one.is_file() for one in logs.iterdir())
     assert not (tracked.folder / "tensorboard").exists()
