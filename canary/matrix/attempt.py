@@ -24,13 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from canary.errors import MachineError
 from canary.record import jsonio
 
 LOCK, BEGAN, LOG, ENDED, GAVE_UP = "lock", "began", "log.txt", "ended", "gave-up"
 SCRIPT, ASKED = "run.sh", "asked"
-READ = (ASKED, BEGAN, ENDED, GAVE_UP, LOCK, LOG)
-"""Files that say what was done."""
 STOP_GRACE_S, LATE_LOCK_S, SIGNAL_S = 20, 60, 1
 TIMED_OUT, KILLED, STOPPED = 124, 137, 143
 SHELL = f"""
@@ -141,12 +138,6 @@ class Attempt:
         if number is not None:
             os.close(number)
         return number is None
-
-    def refuse_links(self) -> None:
-        """Raise MachineError if one of its files is a link: it may lead to any file."""
-        for name in READ:
-            if (self.folder / name).is_symlink():
-                raise MachineError(f"{self.folder / name} is a link", "copy the file itself")
 
     def _said(self, name: str, most: int) -> str:
         """Return the text of a file. Raises OSError if there is none, or it is a link."""

@@ -82,7 +82,6 @@ class Outcome:
 def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
     """Return what an ended try says. `save_to`: store a run that is not worse in the history."""
     try:
-        attempt.refuse_links()
         found = _outcome(cell, attempt, history, save_to=save_to)
     except Exception as error:  # noqa: BLE001 - a stranger may have written it
         words = str(error) if isinstance(error, CanaryError) else f"unreadable: {error!r}"

@@ -95,10 +95,11 @@ class Matrix:
             except (UsageError, MachineError) as error:
                 self._refused(entry, error)
                 continue
-            if attempt.ended() is not None or attempt.gave_up() is not None:
-                self._ended(entry, attempt)
-            elif self.launcher.adopt(attempt):
+            over = attempt.ended() is not None or attempt.gave_up() is not None
+            if not over and self.launcher.adopt(attempt):
                 self._follow(entry, attempt)
+            elif over or attempt.ended() is not None:
+                self._ended(entry, attempt)
             elif not attempt.has_begun():
                 attempt.cleared()
             else:

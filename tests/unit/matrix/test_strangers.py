@@ -221,25 +221,6 @@ def test_a_cell_that_takes_all_memory_does_not_end_the_matrix(
     assert collected(tmp_path).verdict == "error"
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [("asked", 0), ("began", None), ("ended", 0), ("gave-up", None), ("lock", 0), ("log.txt", 0)],
-)
-def test_a_file_of_a_try_that_is_a_link_is_not_read(
-    tmp_path: Path, name: str, code: int | None
-) -> None:
-    (tmp_path / "secret").write_text("password=1\n")
-    folder = tmp_path / "1"
-    leave(folder)
-    cell, attempt = left(folder, "run", code)
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to(tmp_path / "secret")
-    found = outcome_of(cell, attempt, None, save_to=False)
-    assert found.verdict == "error"
-    assert f"{folder / name} is a link" in found.words
-    assert "password" not in found.words
-
-
 def test_no_file_of_a_try_is_followed_before_it_is_judged(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("1")
     attempt = Attempt("one", tmp_path, (), tmp_path, {}, 9.0, asked="0")
