@@ -282,6 +282,7 @@ def ladder(
     request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir)
     screen = None if quiet else Screen(os.dup(sys.stderr.fileno()), lines=True)
     found = run(request, sayer(quiet), screen)
-    leave(found)
+    told = leave(found)
     typer.echo(result_text(found, form, terminal_width(sys.stdout)), nl=False)
+    sayer(quiet)(told)
     raise typer.Exit(EXIT_OK if found.passed else EXIT_REGRESSION)

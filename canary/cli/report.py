@@ -52,6 +52,8 @@ def report(
     from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request
     from canary.errors import UsageError
+    from canary.ladder.report import write_result
+    from canary.ladder.results import FILE as LADDER
     from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
@@ -63,6 +65,9 @@ def report(
         path = output or (first or Path()) / REPORT
         with history_at(first, remote, branch) as (root, shown):
             write_history(root, shown, path, canary)
+    elif not against and (first / LADDER).is_file():
+        path = output or first / REPORT
+        write_result(first, path)
     else:
         path = output or (first if first.is_dir() else first.parent) / REPORT
         source = partial(source_between, repository or Path.cwd())

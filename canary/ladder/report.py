@@ -1,20 +1,27 @@
-"""A ladder as text, Markdown and JSON."""
+"""A ladder as text, Markdown, JSON and HTML page, and in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from canary.errors import counted
 from canary.ladder.climb import tried_words
-from canary.ladder.results import Ladder, LevelFound
+from canary.ladder.results import Ladder, LevelFound, damaged, load_result
 from canary.ladder.switches import settings_words
 from canary.ladder.timing import Figures, SpeedUp
 from canary.record import jsonio
+from canary.report.inline import Inline
 from canary.report.lines import figures, wrapped
 from canary.report.numbers import significant
+from canary.report.pages import can_draw, leave_page
 from canary.report.render import FORMATS, check_format, environment, tidy, write_text
+
+if TYPE_CHECKING:
+    from canary.report.charts.chart import Chart
+    from canary.report.page import Choice
 
 DOCUMENT_VERSION = 1
 SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory", "GIL")
@@ -22,6 +29,8 @@ SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory"
 HEADINGS = ("level", *SHOWN, "speed-up", "step up", "guard")
 LEAST = ("GIL", "CPU (% of one core)", "GPU", "memory", "tokens/s")
 """Columns that a narrow terminal drops, in this order."""
+INLINE = ("level", "samples/s", "step", "memory", "speed-up", "guard")
+"""Columns in a notebook."""
 INTERVALS = "In brackets: 95% intervals."
 Cells = tuple[str, ...]
 
@@ -39,6 +48,8 @@ class Report:
     """Their titles, and lines of a label and a text."""
     notes: tuple[str, ...]
     folder: str
+    speeds: tuple[tuple[str, SpeedUp, str], ...]
+    """What is in the chart: name, speed-up and guard."""
 
     @property
     def legend(self) -> str:
@@ -64,14 +75,98 @@ def result_text(found: Ladder, form: str, width: int | None = None) -> str:
     return wrapped(tidy(text), width)
 
 
-def leave(found: Ladder) -> None:
-    """Write a result into its folder in all forms.
+def leave(found: Ladder) -> str:
+    """Write a result into its folder in all forms. Return a line about its page.
 
     Raises:
         MachineError: the files cannot be written.
     """
     for form, suffix in zip(FORMATS, ("txt", "md", "json"), strict=True):
         write_text(found.folder / f"ladder.{suffix}", result_text(found, form))
+    return leave_page(found.folder, lambda path: write_text(path, result_page(found)))
+
+
+def leave_unfinished(ladder: Ladder, rounds: int) -> None:
+    """Write what a ladder has found so far, for those who watch it; it will have so many rounds.
+
+    Raises:
+        MachineError: the file cannot be written.
+    """
+    note = f"not finished: {ladder.rounds} of {rounds} rounds are timed"
+    found = replace(ladder, notes=(note, *ladder.notes))
+    write_text(found.folder / "ladder.json", result_text(found, "json"))
+
+
+def write_result(folder: Path, path: Path) -> None:
+    """Write the HTML page of the result in a folder.
+
+    Raises:
+        RecordError: the result cannot be read.
+    """
+    found = load_result(folder)
+    try:
+        text = result_page(found)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise damaged(folder) from error
+    write_text(path, text)
+
+
+def result_page(found: Ladder) -> str:
+    """Return the HTML page of a result. Needs the extra `report`."""
+    from canary.report.page import Page, page_text
+
+    report = report_of(found)
+    lines = [f"{title}: {what}: {text}" for title, each in report.sections for what, text in each]
+    page = Page(
+        title=report.title,
+        first_line=f"{report.title}: {report.answer}",
+        subtitle=report.place,
+        table="Levels",
+        headings=HEADINGS,
+        checks=report.rows,
+        legend=INTERVALS,
+        choices=tuple(_choices(found)),
+        notes=(*report.notes, *lines),
+    )
+    return page_text(page, _charts(report))
+
+
+def _choices(ladder: Ladder) -> Iterator[Choice]:
+    """Yield the figures of each level that ran, beside the baseline's."""
+    from canary.report.page import Choice
+
+    baseline, *above = ladder.levels
+    for one in above:
+        if one.figures is not None:
+            columns = (SHOWN, _figures(baseline.figures), _figures(one.figures))
+            headings = ("figure", baseline.level, one.level)
+            yield Choice(one.level, headings, tuple(zip(*columns, strict=True)))
+
+
+def inline(found: Ladder) -> Inline:
+    """Return what a notebook shows of a result."""
+    report = report_of(found)
+    places = [place for place, name in enumerate(HEADINGS) if name in INLINE]
+    on = [(one.level.capitalize(), ", ".join(one.switched)) for one in found.levels if one.switched]
+    switched = "; ".join(f"{level} switches on {names}" for level, names in on)
+    return Inline(
+        title=report.title,
+        line=report.answer,
+        headings=tuple(HEADINGS[place] for place in places),
+        rows=tuple(tuple(row[place] for place in places) for row in report.rows),
+        more=". ".join((*filter(None, (switched,)), *report.notes)),
+        charts=_charts(report) if can_draw() else (),
+    )
+
+
+def _charts(report: Report) -> tuple[Chart, ...]:
+    from canary.report.charts.speedups import Speed, speed_up_charts
+
+    speeds = [
+        Speed(name, one.ratio, one.low, one.high, guard)  # type: ignore[arg-type]
+        for name, one, guard in report.speeds
+    ]
+    return tuple(speed_up_charts("Speed-up of each level", report.answer, speeds))
 
 
 def _document(found: Ladder) -> dict[str, Any]:
@@ -89,6 +184,7 @@ def report_of(ladder: Ladder) -> Report:
     """Put a ladder into words."""
     rounds = counted(ladder.rounds, "round")
     place = f"{ladder.machine.words}; {rounds}, each launch in a separate process; {ladder.created}"
+    baseline, *above = ladder.levels
     return Report(
         title=f"Ladder of {ladder.headline}",
         place=place,
@@ -105,10 +201,14 @@ def report_of(ladder: Ladder) -> Report:
         ),
         sections=tuple(
             (level.level, tuple(_lines(level, below, ladder.levels)))
-            for level, below in zip(ladder.levels[1:], ladder.levels, strict=False)
+            for level, below in zip(above, ladder.levels, strict=False)
         ),
         notes=ladder.notes,
         folder=str(ladder.folder),
+        speeds=(
+            (baseline.level, SpeedUp(1.0, None, None, ladder.rounds), "reference"),
+            *((one.level, one.cumulative, _guard(one)) for one in above if one.cumulative),
+        ),
     )
 
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
+from canary.errors import InputError, RecordError
 from canary.ladder.guard import Guarded
 from canary.ladder.switches import Level, Machine, Settings
 from canary.ladder.timing import Figures, SpeedUp
+from canary.record.folder import read_document
+
+FILE = "ladder.json"
+"""File of a ladder's folder that holds the result."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,17 @@ class Ladder:
     notes: tuple[str, ...] = ()
     levels: tuple[LevelFound, ...]
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from canary.ladder.report import inline
+
+        return inline(self)._repr_html_()
+
+    def __repr__(self) -> str:
+        from canary.ladder.report import report_of
+
+        return f"Ladder({self.headline!r}, {report_of(self).answer!r})"
+
     @property
     def top(self) -> LevelFound | None:
         """The highest safe level with a ratio over the baseline; of levels with equal settings the
@@ -105,3 +123,26 @@ class Ladder:
     def passed(self) -> bool:
         """Whether every level was measured, did equal work, and has a guard that holds."""
         return not any(one.unsafe or one.unguarded or one.problem for one in self.levels)
+
+
+def load_result(folder: Path | str) -> Ladder:
+    """Return what `canary ladder` left in a folder.
+
+    Raises:
+        InputError: the folder has no result.
+        RecordError: it cannot be read.
+    """
+    file = Path(folder) / FILE
+    if not file.is_file():
+        hint = "name a folder such as canary_output/ladder-DATE-TIME"
+        raise InputError(f"{folder} has no result of canary ladder", hint)
+    document = read_document(file, "ladder", "run canary ladder again")
+    try:
+        return TypeAdapter(Ladder).validate_python(document)
+    except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise damaged(file) from error
+
+
+def damaged(file: Path) -> RecordError:
+    """Return the error about a file that is no result."""
+    return RecordError(f"{file} is not the result of a ladder", "run it again")

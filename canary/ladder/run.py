@@ -13,6 +13,7 @@ from canary.config.load import load_config
 from canary.config.schema import TRAINING_TYPES
 from canary.errors import RunFailed, UsageError
 from canary.ladder.climb import Climber
+from canary.ladder.report import leave_unfinished
 from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.site import Site
 from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch, this_machine
@@ -69,7 +70,7 @@ def run(
     site = _prepared(request, say, known)
     site.screen = screen
     try:
-        return ladder_at(site, wanted)
+        return ladder_at(site, wanted, leave_unfinished)
     except KeyboardInterrupt as stop:
         some = f"records so far: {site.folder}"
         kept = some if any(site.folder.iterdir()) else "no records yet"
@@ -102,11 +103,21 @@ def _prepared(request: LadderRequest, say: Callable[[str], None], known: Sequenc
     return Site(job, folder, say, request.rounds, created, request.config, request.settings)
 
 
-def ladder_at(site: Site, wanted: Sequence[Level]) -> Ladder:
-    """Climb the ladder of a prepared site. Raises RunFailed if the baseline does not run."""
+def ladder_at(
+    site: Site, wanted: Sequence[Level], seen: Callable[[Ladder, int], None] = lambda *_: None
+) -> Ladder:
+    """Climb the ladder of a prepared site. Raises RunFailed if the baseline does not run.
+
+    `seen`: is told after each round but the last what is known, and how many rounds there will be.
+    """
     levels = Climber(site).climb(wanted)
     arms = [Arm(one.level, partial(site.timed, one.level, one.settings)) for one in levels]
-    time_rounds(arms, site.rounds, site.say)
+
+    def ended(rounds: int) -> None:
+        if rounds < site.rounds and not arms[0].failed:
+            seen(replace(_result(site, levels, arms), rounds=rounds), site.rounds)
+
+    time_rounds(arms, site.rounds, site.say, ended)
     if arms[0].failed:
         raise RunFailed(f"the baseline level did not run: {arms[0].failed}", "failed")
     return _result(site, levels, arms)

@@ -109,8 +109,16 @@ class Arm:
         )
 
 
-def time_rounds(arms: Sequence[Arm], rounds: int, say: Callable[[str], None]) -> None:
-    """Run every arm once per round. An arm that failed has no ratio and is not run again."""
+def time_rounds(
+    arms: Sequence[Arm],
+    rounds: int,
+    say: Callable[[str], None],
+    ended: Callable[[int], None],
+) -> None:
+    """Run every arm once per round. An arm that failed has no ratio and is not run again.
+
+    `ended`: is told after each round how many there were.
+    """
     for number in range(rounds):
         for arm in arms if number % 2 == 0 else reversed(arms):
             if arm.failed:
@@ -121,6 +129,7 @@ def time_rounds(arms: Sequence[Arm], rounds: int, say: Callable[[str], None]) ->
             arm.ran.append(launch)
             said = f"{launch.speed:,.1f} samples/s" if launch.speed else launch.problem
             say(f"{what}: {said if launch.speed else f'did not run: {said}'}")
+        ended(number + 1)
 
 
 def problem_of(arm: Arm, reference: Arm) -> str:

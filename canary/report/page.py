@@ -45,6 +45,15 @@ class ShownChart:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Two columns of figures behind a button."""
+
+    name: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class Page:
     """Everything that the page shows, as strings."""
 
@@ -59,11 +68,14 @@ class Page:
     stages: tuple[StageRow, ...] = ()
     view: View | None = None
     """Of a comparison: causes, summary and differences."""
+    table: str = "Checks"
+    """Title of the large table, of checks, levels or switches."""
     headings: tuple[str, ...] = ()
-    """Of the table of checks."""
     checks: tuple[tuple[str, ...], ...] = ()
     """Its cells; the last one of a row is its status."""
     legend: str = ""
+    choices: tuple[Choice, ...] = ()
+    """Of them one is shown, the last one at first."""
     alerts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

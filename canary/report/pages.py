@@ -148,12 +148,17 @@ def _names(folder: Path) -> list[str]:
 
 def leave_report(compared: Compared, folder: Path) -> str:
     """Write `report.html` beside a comparison. Return a line that names it, or how to get it."""
+    return leave_page(folder, lambda path: write_text(path, comparisons_text([("", compared)])))
+
+
+def leave_page(folder: Path, write: Callable[[Path], None]) -> str:
+    """Write `report.html` into a folder, if charts can be drawn. Return a line that says so."""
     if not can_draw():
         return f"for a report with charts, {HOW}"
     path = folder / REPORT
     if path.exists() and not is_ours(path):
         return f"no report with charts: {path} is there and is not one of ours"
-    write_text(path, comparisons_text([("", compared)]))
+    write(path)
     return f"report with charts: {path}"
 
 

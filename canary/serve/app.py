@@ -30,6 +30,7 @@ def application(site: Site, entrance: Entrance) -> Starlette:
     drawing = CapacityLimiter(1)
     pages: dict[str, Callable[[Request], str]] = {
         "/run/{name:path}": lambda asked: site.run(asked.path_params["name"]),
+        "/ladder/{name}": lambda asked: site.ladder(asked.path_params["name"]),
         "/compare": lambda asked: site.comparison(
             asked.query_params.get("current", ""), asked.query_params.get("baseline", "")
         ),

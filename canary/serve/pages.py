@@ -6,10 +6,13 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, compared_records
 from canary.errors import InputError
+from canary.ladder.report import result_page
+from canary.ladder.results import FILE, load_result
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
 from canary.record.strangers import seen_record, stamp
@@ -20,6 +23,8 @@ from canary.serve.live import EVERY_MS, LiveRun
 
 MOST_KEPT = 8
 """Pages that are kept until their files change."""
+AGAIN = '<meta http-equiv="refresh" content="10">'
+"""Loads the page of a ladder again while it climbs."""
 UNWATCHED_S = 60.0
 """Seconds after which the rows of a run that nobody watches are dropped."""
 
@@ -61,6 +66,7 @@ class Site:
         groups = (
             (
                 name or "Runs",
+                f"/ladder/{quote(name)}" if name and (self.root / name / FILE).is_file() else "",
                 tuple(line for line in lines if line.place.campaign == name),
             )
             for name in ("", *campaigns)
@@ -72,6 +78,21 @@ class Site:
             headings=HEADINGS,
             groups=tuple(group for group in groups if group[-1]),
         )
+
+    def ladder(self, name: str) -> str:
+        """Return the page of a ladder, as far as it has climbed.
+
+        Raises:
+            NoSuchPage: there is no such ladder.
+            RecordError: its result cannot be read.
+        """
+        lines = [line for line in self.listing.lines() if line.place.campaign == name]
+        if not lines or not (self.root / name / FILE).is_file():
+            raise NoSuchPage(f"no ladder {name!r}", "its result comes with the first round")
+        text = with_way_back(result_page(load_result(self.root / name)))
+        if any(line.status == "running" for line in lines):
+            text = text.replace("<head>\n", f"<head>\n{AGAIN}\n", 1)
+        return text
 
     def run(self, name: str) -> str:
         """Return the page of a run: it grows while the run goes on; then it is the report.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import pytest
 from canary.cli import main
 from canary.errors import RunFailed
 from canary.ladder import run
-from canary.ladder.results import Ladder
+from canary.ladder.report import leave_unfinished, result_page
+from canary.ladder.results import Ladder, load_result
 from canary.ladder.switches import LEVELS
 from tests.unit.laddering import Workshop, config_of, site
+from tests.unit.pages.making import Read
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 FAST: dict[tuple[str, Any], float] = {("speed.kv_cache", True): 2.0}
 
 
@@ -54,6 +58,36 @@ def test_a_ladder_is_printed_and_left_in_every_form(
     assert printed == json.loads((tmp_path / "ladder.json").read_text())
     assert (tmp_path / "ladder.txt").read_text().startswith("Ladder of job: PPO")
     assert (tmp_path / "ladder.md").read_text().startswith("### Ladder of job: PPO")
+
+
+def test_what_is_known_is_left_after_each_round_and_says_that_it_goes_on(tmp_path: Path) -> None:
+    place = site(config_of("ppo"), Workshop(FAST), folder=tmp_path, rounds=3)
+    left: list[tuple[int, str, bool]] = []
+
+    def seen(found: Ladder, rounds: int) -> None:
+        leave_unfinished(found, rounds)
+        again = load_result(tmp_path)
+        left.append((again.rounds, again.notes[0], again.top is not None))
+
+    run.ladder_at(place, LEVELS, seen)
+    note = "not finished: {} of 3 rounds are timed"
+    assert left == [(1, note.format(1), True), (2, note.format(2), True)]
+
+
+def test_the_page_has_a_button_per_level_with_its_figures_beside_the_baselines(
+    tmp_path: Path,
+) -> None:
+    found = made(tmp_path)
+    page = result_page(found)
+    labels = re.findall(r"<label for=[^>]*>(.*?)</label>", page)
+    assert labels == [level.level for level in found.levels[1:]]
+    section = page[page.index('class="choices"') :].partition("</section>")[0]
+    tables = section.split("<table>")[1:]
+    for level, table in zip(found.levels[1:], tables, strict=True):
+        cells = Read(table).text
+        assert level.figures is not None
+        assert level.level in cells
+        assert f"{level.figures.samples_per_s:.3g}" in cells
 
 
 def test_a_level_that_is_not_safe_ends_with_1(

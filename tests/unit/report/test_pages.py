@@ -12,9 +12,8 @@ from canary.errors import RecordError
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.report import pages
 from canary.report.document import document, load_comparison
-from canary.report.pages import COMPARISON, GENERATOR, MOST_RUNS, compared_in, leave_report
+from canary.report.pages import COMPARISON, GENERATOR, MOST_RUNS, compared_in, leave_page
 from tests.unit.comparing import records
 
 
@@ -92,17 +91,16 @@ def test_a_comparison_of_many_megabytes_is_not_read(tmp_path: Path) -> None:
         load_comparison(tmp_path)
 
 
-def test_a_page_is_left_where_no_page_of_another_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_is_left_where_no_page_of_another_is(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    left(tmp_path, ["a"])
-    compared = compared_in(tmp_path)
-    monkeypatch.setattr(pages, "comparisons_text", lambda several: f"{GENERATOR} new")
-    assert leave_report(compared, tmp_path) == f"report with charts: {page}"
+
+    def write(path: Path) -> None:
+        path.write_text(f"{GENERATOR} new")
+
+    assert leave_page(tmp_path, write) == f"report with charts: {page}"
     page.write_text(f"{GENERATOR} old")
-    leave_report(compared, tmp_path)
+    leave_page(tmp_path, write)
     assert page.read_text().endswith("new")
     page.write_text("<!doctype html><p>mine")
-    assert "is not one of ours" in leave_report(compared, tmp_path)
+    assert "is not one of ours" in leave_page(tmp_path, write)
     assert page.read_text() == "<!doctype html><p>mine"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from canary.cli import main
+from canary.ladder.report import leave_unfinished
+from canary.ladder.run import ladder_at
+from canary.ladder.switches import LEVELS
 from canary.record import jsonio
 from canary.record.step_row import RowAlert
 from canary.serve.pages import with_way_back
 from tests.unit.hostile import PAYLOADS, planted
+from tests.unit.laddering import Workshop, config_of, site
 from tests.unit.pages.making import Read, numbers
 from tests.unit.serve.asking import asking
 from tests.unit.serve.running import add_rows, files_of, finished, rewrite, rows_between, running
@@ -48,6 +53,48 @@ def test_runs_of_a_campaign_stand_under_its_name(tmp_path: Path) -> None:
     name = re.search(r'href="(/run/ab-20260101-000000/head/[^"]+)"', page)
     assert name
     assert asking(tmp_path).get(name[1]).status_code == 200
+
+
+def test_a_ladder_is_shown_while_it_climbs(tmp_path: Path) -> None:
+    folder = tmp_path / "ladder-20260101-000000"
+    running(folder, "20250101-000000-basic-00aa")
+    assert "/ladder/" not in asking(tmp_path).get("/").text
+    assert asking(tmp_path).get(f"/ladder/{folder.name}").status_code == 404
+    made = site(config_of("ppo"), Workshop({("speed.kv_cache", True): 2.0}), folder=folder)
+    ladder_at(made, LEVELS, leave_unfinished)
+    assert f'<a href="/ladder/{folder.name}">' in asking(tmp_path).get("/").text
+    page = asking(tmp_path).get(f"/ladder/{folder.name}").text
+    assert "not finished: 1 of 2 rounds are timed" in page
+    assert 'http-equiv="refresh"' in page
+    assert "<label" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"headline": "<script>alert(1)</script>"}, 200),
+        ({"levels": []}, 500),
+        ({"levels": None}, 400),
+        ({"rounds": "many"}, 400),
+    ],
+)
+def test_a_strangers_ladder_adds_no_script_and_ends_no_server(
+    tmp_path: Path, change: dict[str, Any], code: int
+) -> None:
+    folder = tmp_path / "ladder-20260101-000000"
+    finished(folder, 1)
+    made = site(config_of("ppo"), Workshop({}), folder=folder)
+    ladder_at(made, LEVELS, leave_unfinished)
+    file = folder / "ladder.json"
+    file.write_text(jsonio.dumps(jsonio.loads(file.read_bytes()) | change), encoding="utf-8")
+    shown = asking(tmp_path).get(f"/ladder/{folder.name}")
+    assert shown.status_code == code
+    assert "<script>alert" not in shown.text
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+    shown = asking(tmp_path).get(f"/ladder/{folder.name}")
+    assert shown.status_code == 400
+    assert "root:" not in shown.text
 
 
 def test_a_comparison_is_the_report_of_both_runs(tmp_path: Path) -> None:
