@@ -31,9 +31,9 @@ from canary.bisect.search import CannotRun
 from canary.bisect.states import (
     Recipe,
     digest,
+    installers,
     is_command,
     releases_of,
-    require_pip,
     require_plain_python,
 )
 from canary.campaign.noise_model import Measured
@@ -159,12 +159,10 @@ class _Bisect:
         folder, asked = self._folder(asked, {"content of the config": digest(content)})
         for note in filter(None, (good.left_out, bad.left_out)):
             self._note(note)
-        require_pip()
-        chosen = [0]
+        environ, chosen = installers(os.environ), [0]
 
         def code(title: str) -> Side:
-            python, environ = Path(sys.executable), dict(os.environ)
-            output = folder / title.replace(" ", "-")
+            output, python = folder / title.replace(" ", "-"), Path(sys.executable)
             return Side("", "", config, self.here, python, environ, output, request.settings)
 
         if len(changed) > 1:

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,13 @@ DOWNLOADS = {
 }
 """Each installer's cache: its default folder, and what in it are downloads."""
 PIP = (sys.executable, "-m", "pip")
+TOLD = {
+    "index-url": ("PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
+    "extra-index-url": ("PIP_EXTRA_INDEX_URL", "UV_INDEX"),
+    "find-links": ("PIP_FIND_LINKS", "UV_FIND_LINKS"),
+    "no-index": ("PIP_NO_INDEX", "UV_NO_INDEX"),
+}
+"""Where packages come from: a setting of pip, and the variables of pip and uv."""
 LISTED = re.compile(r"^Available versions: (.*)$", re.MULTILINE)
 SEEN = """
 import importlib.metadata, json, sys
@@ -188,12 +196,14 @@ def set_side(side: Side, wanted: Mapping[str, Version | None], place: Path) -> S
 
 
 def install(pins: list[str], python: Path, environ: Mapping[str, str]) -> None:
-    """Install exact releases with pip, without their dependencies.
+    """Install exact releases, without their dependencies, with uv if it is there, else with pip.
 
     Raises:
         CannotRun: a release does not exist for this Python, or does not build.
     """
+    uv = shutil.which("uv", path=environ.get("PATH"))
     command = [*PIP, "--python", str(python), "install", "--ignore-installed", "--no-deps"]
+    command = [uv, "pip", "install", "--python", str(python), "--no-deps"] if uv else command
     for some in (pins, *([pin] for pin in pins)):
         code, out, err = run_child([*command, *some], Path.cwd(), environ) if some else (0, "", "")
         if not code and some is pins:
@@ -220,10 +230,23 @@ def releases_of(name: str, environ: Mapping[str, str], *, pre: bool) -> list[Ver
     return found
 
 
-def require_pip() -> None:
-    """Raise UsageError if this Python has no pip, which lists and installs releases."""
+def installers(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables for pip and uv: what one of them is told about indexes holds for both.
+
+    Raises:
+        UsageError: this Python has no pip.
+    """
     if importlib.util.find_spec("pip") is None:
         raise UsageError("this Python has no pip, which lists releases", "python -m ensurepip")
+    _, out, _ = run_child([*PIP, "config", "list"], Path.cwd(), environ)
+    lines = (line.partition("=") for line in out.splitlines())
+    settings = {name.rpartition(".")[2]: value.strip("'") for name, _, value in lines}
+    told = dict(environ)
+    for setting, (of_pip, of_uv) in TOLD.items():
+        for name, value in ((of_uv, settings.get(setting)), (of_pip, environ.get(of_uv))):
+            if value:
+                told.setdefault(name, value)
+    return told
 
 
 def _last_line(output: str) -> str:

@@ -173,6 +173,32 @@ def test_it_goes_on_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(1 for _ in Path("out").rglob("metrics.json")) == len(runs)
 
 
+def test_what_an_installer_is_told_holds_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = {"PATH": "/usr/bin", "PIP_CONFIG_FILE": "/dev/null"}
+    told = states.installers({**base, "PIP_INDEX_URL": "https://a.example"})
+    assert told["UV_DEFAULT_INDEX"] == "https://a.example"
+    told = states.installers({**base, "UV_FIND_LINKS": "/x", "PIP_INDEX_URL": "https://a.example"})
+    assert told["PIP_FIND_LINKS"] == "/x"
+
+
+def test_uv_installs_where_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def child(command: list[str], folder: Path, environment: object) -> tuple[int, str, str]:
+        ran.append(command)
+        return 0, "", ""
+
+    monkeypatch.setattr(states, "run_child", child)
+    (tmp_path / "uv").write_text("#!/bin/sh\n")
+    (tmp_path / "uv").chmod(0o755)
+    for place in (str(tmp_path), "/nowhere"):
+        states.install(["tiny-a==1.0"], Path("/python"), {"PATH": place})
+    assert [command[0] == str(tmp_path / "uv") for command in ran] == [True, False]
+    for command in ran:
+        assert {"--no-deps", "install", "/python"} <= {*command}
+        assert command[-1] == "tiny-a==1.0"
+
+
 def test_what_shadows_a_set_is_noticed(tmp_path: Path) -> None:
     shadow = tmp_path / "shadow" / "tiny_a-9.dist-info"
     shadow.mkdir(parents=True)
