@@ -18,7 +18,7 @@ from typing import Any
 from canary.cli.terminal import sayer
 from canary.config.load import load_config
 from canary.errors import CanaryError
-from canary.ladder.guard import GAP, RANK, compare
+from canary.ladder.guard import compare
 from canary.ladder.report import result_text
 from canary.ladder.run import LadderRequest, run
 from canary.ladder.site import Site
@@ -66,7 +66,7 @@ FAULTS: dict[str, dict[str, Settings]] = {
     },
 }
 """Small changes of learning; in a replay the completions stay the same."""
-KINDS = ("loss", "gradient", "generation", "metric")
+KINDS = ("loss", "gradient", "metric")
 _GRADIENT = ("grad norm", "first update")
 Sizes = dict[str, tuple[float, str]]
 """The largest relative difference of each kind, with its signal."""
@@ -101,10 +101,8 @@ def tolerances(trainer: str, seeds: tuple[int, ...], settings: list[str]) -> Non
         for key, differences in _seed(trainer, seed, settings).items():
             kept = found.setdefault(key, differences)
             found[key] = {kind: max(size, kept[kind]) for kind, size in differences.items()}
-    print(
-        f"\n{trainer}, {len(seeds)} seeds\n\n| | change | loss | grad norm | generation | metrics |"
-    )
-    print("|---|---|---:|---:|---:|---:|")
+    print(f"\n{trainer}, {len(seeds)} seeds\n\n| | change | loss | grad norm | metrics |")
+    print("|---|---|---:|---:|---:|")
     for (group, name), differences in found.items():
         *cells, (metric, which) = [differences[kind] for kind in KINDS]
         shown = " | ".join(f"{size:.1e}" for size, _ in cells)
@@ -152,9 +150,7 @@ def _largest(baseline: Exact, changed: Exact, trainer: str, group: str) -> Sizes
     found: Sizes = dict.fromkeys(KINDS, (0.0, ""))
     rounding: Rounding = "bfloat16" if group == "bfloat16" else "float32"
     for one in compare(baseline, changed, trainer, rounding).deviations:
-        if one.signal == RANK:
-            continue  # its tolerance follows from the number of tokens
-        known = {"loss": "loss", GAP: "generation"} | dict.fromkeys(_GRADIENT, "gradient")
+        known = {"loss": "loss"} | dict.fromkeys(_GRADIENT, "gradient")
         kind = known.get(one.signal, "metric")
         found[kind] = max(found[kind], (one.relative, one.signal))
     return found

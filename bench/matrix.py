@@ -34,11 +34,11 @@ KILLS = 20
 def run(folder: Path, count: int) -> None:
     """Run a matrix of stand-ins in a folder, and print what it cost."""
 
-    def planned(cell: Cell, number: int) -> Attempt:
-        place = folder / CELLS / cell.name
-        place.mkdir(parents=True, exist_ok=True)
-        words = ("sh", "-c", WORK, str(place))
-        return Attempt(cell.name, number, place / str(number), words, folder, {}, 60.0)
+    def planned(cell: Cell) -> Attempt:
+        notes = folder / "notes" / cell.name
+        notes.mkdir(parents=True, exist_ok=True)
+        words = ("sh", "-c", WORK, str(notes))
+        return Attempt(cell.name, folder / CELLS / cell.name, words, folder, {}, 60.0)
 
     def judged(cell: Cell, attempt: Attempt) -> Outcome:
         return Outcome("pass" if attempt.ended() == 0 else "error", "")
@@ -83,7 +83,7 @@ def killed(folder: Path, count: int, seed: int) -> None:
         child.send_signal(signal.SIGKILL)
         child.wait()
     subprocess.run(words, check=True)
-    seen = [(one / "seen").read_text() for one in (folder / CELLS).iterdir()]
+    seen = [(one / "seen").read_text() for one in (folder / "notes").iterdir()]
     once = sum(text == "begins\nends\n" for text in seen)
     print(f"killed {KILLS} times: {once} of {count} cells ran once and to their end")
 

@@ -99,7 +99,7 @@ def train(trainer_name: str, folder: Path, changes: dict[str, Any], file: Path |
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         trainer: Any = build_trainer(spec)
         _watch(trainer, padded)
-        with completions_of(trainer, 0, spec.notes):
+        with completions_of(trainer, spec.notes):
             trainer.train()
     names = SHOWN.get(trainer_name, ("loss", "grad_norm"))
     steps = [entry for entry in trainer.state.log_history if names[0] in entry]

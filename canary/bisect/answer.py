@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from canary.bisect.candidates import Candidates, Commits
+from canary.bisect.candidates import Candidates
 from canary.bisect.finding import Found
 from canary.bisect.journal import Row
 from canary.bisect.question import CRASH
@@ -225,15 +225,3 @@ def answer_text(answered: Answered, form: str, width: int | None = None) -> str:
     with contextlib.suppress(ValueError):
         folder = folder.relative_to(Path.cwd())
     return filled("bisect", form, width, view={**answered.document, "folder": str(folder)})
-
-
-def git_log(commits: Commits, found: Found, bad: str) -> str:
-    """Return the log that `git bisect replay` reads. Git has no word for the values of a noisy
-    search, so they are left out."""
-    marked = [("bad", bad), ("good", commits.good)]
-    marked += [(one.outcome, commits.runnable[one.state]) for one in found.shown if one.outcome]
-    if found.decided:
-        culprit = commits.commits[found.answer.suspects[0]]
-        marked += [("good", parent) for parent in culprit.parents] + [("bad", culprit.sha)]
-    lines = [f"git bisect {outcome} {sha}" for outcome, sha in dict.fromkeys(marked)]
-    return "\n".join(["git bisect start", *lines]) + "\n"

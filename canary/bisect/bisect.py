@@ -14,7 +14,7 @@ from typing import Any
 from packaging.version import Version
 
 from canary import __version__
-from canary.bisect.answer import Answered, Stage, answer_text, document_of, git_log
+from canary.bisect.answer import Answered, Stage, answer_text, document_of
 from canary.bisect.candidates import Candidates, Commits, commits_between
 from canary.bisect.finding import Finder
 from canary.bisect.journal import LOG, Journal, Runs
@@ -62,7 +62,6 @@ class Request:
     bad: str = "HEAD"
     packages: tuple[Path, Path] | None = None
     check: str | None = None
-    budget_minutes: float | None = None
     setup: str | None = None
     settings: tuple[str, ...] = ()
     output_dir: Path | None = None
@@ -80,8 +79,6 @@ class Request:
             raise UsageError("--setup does not go with --packages", "the lists replace it")
         if self.check is not None:
             require_known(self.check)
-        if self.budget_minutes is not None and not self.budget_minutes > 0:
-            raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
         for setting in self.settings:
             if setting.partition("=")[0].strip() in ("repeats", "exact"):
                 raise UsageError(
@@ -118,7 +115,6 @@ class _Bisect:
     """Closes what the searches open."""
     stages: list[Stage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    spent_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.judge = Judge(self.here, Measured(self.say, self.here))
@@ -139,7 +135,6 @@ class _Bisect:
         recipe = Recipe(self.here, config, folder, request.settings, request.setup, everywhere)
         commits = Commits(repository, good, suspects, recipe)
         stage = self._find("commit", commits, folder, asked)
-        write_text(folder / "bisect.log", git_log(commits, stage.found, bad))
         return self._left(folder, [stage], {"good": request.good, "bad": request.bad})
 
     def packages(self) -> Answered:
@@ -177,7 +172,7 @@ class _Bisect:
                 fixed,
                 code(title),
                 is_command(loaded),
-                versions=self._versions(change, environ),
+                versions=self._versions(change),
                 change=change,
                 held=sum(1 << one for one in chosen if one != place),
             )
@@ -190,13 +185,13 @@ class _Bisect:
         names = {"good": str(request.packages[0]), "bad": str(request.packages[1])}
         return self._left(folder, parts or [*self.stages], names)
 
-    def _versions(self, change: Change, environ: Mapping[str, str]) -> list[Version | None]:
+    def _versions(self, change: Change) -> list[Version | None]:
         good, bad = change.good, change.bad
         if good is None or bad is None:
             return [good, bad]
         try:
             pre = good.is_prerelease or bad.is_prerelease
-            return [*releases_between(good, bad, releases_of(change.name, environ, pre=pre))]
+            return [*releases_between(good, bad, releases_of(change.name, os.environ, pre=pre))]
         except CannotRun as why:
             self._note(f"{why}; only both ends of it are compared")
             return [good, bad]
@@ -223,14 +218,11 @@ class _Bisect:
         if journal.waiting:
             self.say(f"continuing with {len(journal.waiting)} runs of {folder / LOG}")
         self.say(f"records: {folder}; if interrupted, the same command continues")
-        budget_s, check = None, self.request.check
-        if self.request.budget_minutes is not None:
-            budget_s = max(1.0, 60 * self.request.budget_minutes - self.spent_s)
+        check = self.request.check
         if self.stages and self.stages[0].found.question is not None:
             check = self.stages[0].found.question.check
         runs = Runs(candidates, journal)
-        found = Finder(runs, self.judge, check, budget_s, self.say, sets).find()
-        self.spent_s += journal.spent_s
+        found = Finder(runs, self.judge, check, self.say, sets).find()
         self.stages.append(Stage(title, folder, candidates, found, tuple(journal.rows)))
         written(found.shows, folder)
         return self.stages[-1]

@@ -59,10 +59,10 @@ class StatePair:
         base, head, again = (self.run(role, kind) for role in ("base", "head", "base"))
         return self.judge([head], [base, again])
 
-    def pairs(self, wanted: str | None, budget_s: float | None) -> Comparison:
+    def pairs(self, wanted: str | None) -> Comparison:
         """Run pairs until the wanted check, or the whole comparison, is decided."""
         last: list[Comparison] = []
-        plan = Plan(None, budget_s)
+        plan = Plan()
         progress = PairProgress(self.say, plan, names=NAMES[self.stage])
 
         def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
@@ -95,9 +95,7 @@ class Ends:
     """The check's values at both ends, or why there is no question."""
 
 
-def compare_ends(
-    runs: Runs, judge: Judge, wanted: str | None, budget_s: float | None, say: Callable[[str], None]
-) -> Ends:
+def compare_ends(runs: Runs, judge: Judge, wanted: str | None, say: Callable[[str], None]) -> Ends:
     """Run both ends and choose what to follow. Only looks run if they show it.
 
     Raises:
@@ -108,7 +106,7 @@ def compare_ends(
         require_known(wanted)
     sides = StatePair(runs, judge, say, "ends", {"base": 0, "head": runs.candidates.bad})
     try:
-        found = _by_looks(sides, wanted) or sides.pairs(wanted, budget_s)
+        found = _by_looks(sides, wanted) or sides.pairs(wanted)
     except CannotRun as why:
         role: Role = "head" if sides.records else "base"
         label = runs.candidates.label(sides.states[role])
@@ -165,9 +163,7 @@ class Last:
     confirmed: bool
 
 
-def last_step(
-    runs: Runs, step: Step, question: Question, budget_s: float | None, say: Callable[[str], None]
-) -> Last:
+def last_step(runs: Runs, step: Step, question: Question, say: Callable[[str], None]) -> Last:
     """Run a suspect and the state before it by turns, until the check is decided.
 
     Raises:
@@ -180,7 +176,7 @@ def last_step(
         words = f"without it: {base.words}; with it: {head.words}"
         return Last(None, None, words, (base.outcome, head.outcome) == ("good", "bad"))
     if question.noisy:
-        found = sides.pairs(question.check, budget_s)
+        found = sides.pairs(question.check)
     else:
         for kind in question.kinds:
             found = sides.looks(kind)
@@ -194,8 +190,6 @@ def last_step(
     return Last(found, check, check.message.rstrip("."), worse)
 
 
-TIME_IS_UP = "the time budget is used up"
-GO_ON = "the same command continues"
 PART_OF_CHANGE = 0.5
 """A suspect of a noisy change explains at least this part of it."""
 LIKELY = 0.95
@@ -238,8 +232,6 @@ class Finder:
     judge: Judge
     check: str | None
     """None: the first red one."""
-    budget_s: float | None
-    """For the runs of this process."""
     say: Callable[[str], None]
     sets: bool = False
     """It may take several suspects together, or another one may show it too."""
@@ -255,7 +247,7 @@ class Finder:
             MachineError: an end cannot run, or cannot be judged.
         """
         try:
-            ends = compare_ends(self.runs, self.judge, self.check, self.budget_s, self.say)
+            ends = compare_ends(self.runs, self.judge, self.check, self.say)
         except MachineError:
             self.runs.journal.forget()
             raise
@@ -264,11 +256,8 @@ class Finder:
             return Found(Answer(reason=ends.words), ends)
         self.say(f"{question.check} is worse: {ends.words}")
         search = self._search(ends, question)
-        in_time = self._ask(search, question)
-        answer = search.answer()
-        if not in_time:
-            answer = replace(answer, decided=False, reason=f"{TIME_IS_UP}; {GO_ON}")
-        found = Found(answer, ends, tuple(self.shown), tuple(search.posterior()))
+        self._ask(search, question)
+        found = Found(search.answer(), ends, tuple(self.shown), tuple(search.posterior()))
         return self._with_last_step(found, question)
 
     def _search(self, ends: Ends, question: Question) -> Search:
@@ -289,15 +278,10 @@ class Finder:
                 search.tell(replace(seen, state=0 if role == "base" else candidates.bad))
         return search
 
-    def _ask(self, search: Search, question: Question) -> bool:
-        """Run what the search asks for, until it knows; return False if the time was up before."""
-        journal = self.runs.journal
+    def _ask(self, search: Search, question: Question) -> None:
+        """Run what the search asks for, until it knows."""
         self.say(self._left(search, question))
         while (state := search.ask()) is not None:
-            late = self.budget_s is not None and journal.spent_s + self._each() > self.budget_s
-            if late and not journal.waiting:
-                self.say(f"stopped: {TIME_IS_UP}")
-                return False
             number, label = len(self.shown) + 1, self.runs.candidates.label(state)
             shown = self._run(question, state)
             seen = replace(shown, state=state, label=label)
@@ -306,7 +290,6 @@ class Finder:
             outcome = f"{seen.outcome}: " if seen.outcome else ""
             self.say(f"run {number}  {label}  {outcome}{seen.words}")
             self.say(f"        {self._left(search, question)}")
-        return True
 
     def _run(self, question: Question, state: State) -> Seen:
         for place, kind in enumerate(question.kinds):
@@ -339,23 +322,19 @@ class Finder:
 
     def _with_last_step(self, found: Found, question: Question) -> Found:
         """Run the culprit and the state before it, unless the search found no single culprit."""
-        answer, journal = found.answer, self.runs.journal
+        answer = found.answer
         if not answer.decided or len(answer.suspects) != 1:
             return found
         suspect = answer.suspects[0]
         good = {0} | {one.state for one in self.shown if one.outcome == "good"}
         step, last = self.runs.candidates.step(suspect, good), None
-        left = None if self.budget_s is None else self.budget_s - journal.spent_s
-        if left is not None and left <= 0 and not journal.waiting:
-            why = f"{TIME_IS_UP} before the last step; {GO_ON}"
-        else:
-            title = self.runs.candidates.describe(suspect).title
-            self.say(f"last step: {title} against the state before it")
-            try:
-                last = last_step(self.runs, step, question, left, self.say)
-                why = f"the last step does not show it again: {last.words}"
-            except CannotRun as error:
-                why = f"the last step cannot run: {error}"
+        title = self.runs.candidates.describe(suspect).title
+        self.say(f"last step: {title} against the state before it")
+        try:
+            last = last_step(self.runs, step, question, self.say)
+            why = f"the last step does not show it again: {last.words}"
+        except CannotRun as error:
+            why = f"the last step cannot run: {error}"
         if last is None or not last.confirmed:
             answer = replace(answer, decided=False, reason=why)
         return replace(found, answer=answer, step=step, last=last)

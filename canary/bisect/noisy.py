@@ -7,15 +7,15 @@ with the moments of these three: GPB1 (Bar-Shalom, Li and Kirubarajan, Estimatio
 to Tracking and Navigation, 2001, 11.6). Launches of both ends come between those of candidates:
 they show a machine that drifts.
 
-What explains the launches is a suspect or no change, with each belief of the noise. Suspects that
-the same runs held are one *cause* until a run divides them, so a thousand cost as little as ten.
+What explains the launches is a suspect, with each belief of the noise. Suspects that the same runs
+held are one *cause* until a run divides them, so a thousand cost as little as ten.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,13 +32,10 @@ from canary.bisect.search import (
 
 SURE = 0.99
 """Probability at which a suspect is the answer."""
-NOTHING = 0.97
-"""Probability at which the ends do not differ, after `ENOUGH` launches of each."""
-ENOUGH = 4
-NO_CHANGE = 0.1
-"""Probability that the ends do not differ, before anything ran."""
-END_EVERY = 4
-"""One of so many launches is an end, at least."""
+MOST = 200
+"""Launches: if no suspect is sure then, the machine is too noisy to tell."""
+END_EVERY = 3
+"""One of so many launches is an end."""
 SDS = tuple(0.003 * 1.45**power for power in range(18))
 """Beliefs of the standard deviation of a launch, equally probable at first."""
 WALKS = {0.02: 0.45, 0.2: 0.35, 0.6: 0.2}
@@ -55,12 +52,10 @@ LEVEL_SD, EFFECT_MEAN, EFFECT_SD = 1.0, 0.2, 0.3
 """Before anything ran: a change by a factor of 2 is likely, one by 3 is not."""
 FORGET = 3e-4
 """Probability below which a belief is not followed any more."""
-LEAST_PART = 1e-4
-"""Probability below which a cause does not count in what a launch may tell."""
 RARE = 1e-6
 """Probability below which no state has to divide a suspect from others."""
 LOOKED_AT = 8
-"""States that divide the suspects best, of which it is computed what a launch tells."""
+"""The likeliest suspects, whose neighbours that no state divides are looked up."""
 
 
 class Noise(NamedTuple):
@@ -81,13 +76,9 @@ class Known(NamedTuple):
     effect_var: float
 
 
-Moments = tuple[float, float, float]
-"""Weight, mean and variance."""
-
-
 @dataclass
 class Cause:
-    """Suspects that no run divided; none: nothing changed. What each belief knows if it is so."""
+    """Suspects that no run divided, and what each belief knows if it is one of them."""
 
     members: State
     known: list[Known]
@@ -100,7 +91,7 @@ class Cause:
 
 
 class Noisy:
-    """Asks for the launch that should tell the most, until one suspect is sure; see `Search`."""
+    """Launches states that halve the probability, until one suspect is sure; see `Search`."""
 
     def __init__(self, count: int, states: States, least: float) -> None:
         """`least`: the smallest change of interest."""
@@ -117,9 +108,7 @@ class Noisy:
         self._chances: list[list[float]] = []
         """Probability of each belief (row) with each cause (column)."""
         self._shares: list[float] = []
-        """Probability of each cause; the first is that nothing changed."""
-        self._changed = 1.0
-        """Probability that something changed."""
+        """Probability of each cause."""
 
     def tell(self, seen: Seen) -> None:
         if seen.value is None:
@@ -128,7 +117,7 @@ class Noisy:
         if not self._launched:
             start = Known(seen.value, EFFECT_MEAN, LEVEL_SD**2, 0.0, EFFECT_SD**2)
             many = len(self._beliefs)
-            self._causes = [Cause(one, [start] * many, [0.0] * many) for one in (0, self._full)]
+            self._causes = [Cause(self._full, [start] * many, [0.0] * many)]
         self._launched.append(seen.state)
         for cause in [*self._causes]:
             inside, outside = cause.members & seen.state, cause.members & ~seen.state
@@ -160,10 +149,7 @@ class Noisy:
 
     def _weigh(self) -> None:
         """Compute the probability of each cause with each belief, and of each cause."""
-        prior = [
-            (1.0 - NO_CHANGE) * cause.members.bit_count() / self._count or NO_CHANGE
-            for cause in self._causes
-        ]
+        prior = [cause.members.bit_count() / self._count for cause in self._causes]
         logs = [
             [
                 noise.log_chance + math.log(before) + cause.fit[place]
@@ -174,70 +160,29 @@ class Noisy:
         total = log_sum([one for each in logs for one in each])
         self._chances = [[math.exp(one - total) for one in each] for each in logs]
         self._shares = [math.fsum(column) for column in zip(*self._chances, strict=True)]
-        self._changed = max(1e-12, 1.0 - self._shares[0])
 
     def ask(self) -> State | None:
         for end, times in ((0, 1), (self._full, 2), (0, 2)):
             if self._launched.count(end) < times:
                 return end
-        if self.answer().decided or self._ends_alike():
+        if self.answer().decided or len(self._launched) >= MOST:
             return None
-        least_recent = max((0, self._full), key=lambda end: self._launched[::-1].index(end))
-        if {0, self._full}.isdisjoint(self._launched[1 - END_EVERY :]):
-            return least_recent
-        able = [(chance_to_run(state, self._skipped), state) for state in self._runnable()]
-        best = heapq.nlargest(LOOKED_AT, able, key=lambda one: one[0] * halving(self._held(one[1])))
-        expected = [*self._expected()]
-        rated = [(1.0, least_recent), *best]
-        return max(rated, key=lambda one: one[0] * self._expected_nats(one[1], expected))[1]
-
-    def _expected(self) -> Iterator[tuple[Cause, float, Moments, Moments]]:
-        """Yield each cause, its probability, and its next value in a good and in a bad state."""
-        for place, (cause, share) in enumerate(zip(self._causes, self._shares, strict=True)):
-            if share > LEAST_PART:
-                parts: list[list[Moments]] = [[], []]
-                beliefs = zip(self._chances, self._beliefs, cause.known, strict=True)
-                for chances, noise, (level, effect, level_var, covariance, effect_var) in beliefs:
-                    own = level_var + noise.sd**2 + noise.walk**2
-                    more = 2.0 * covariance + effect_var
-                    parts[0].append((chances[place], level, own))
-                    parts[1].append((chances[place], level + effect, own + more))
-                yield cause, share, moments(parts[0]), moments(parts[1])
-
-    def _expected_nats(
-        self, state: State, expected: Sequence[tuple[Cause, float, Moments, Moments]]
-    ) -> float:
-        """Return how many nats a launch is expected to tell about the suspects: a lower bound.
-
-        It is that of Kolchinsky and Tracey, Entropy 19(7):361, 2017, with Bhattacharyya distances.
-        """
-        parts = []
-        for cause, share, good, bad in expected:
-            held = share * cause.share_in(state)
-            parts += [(held, *bad[1:]), (share - held, *good[1:])]
-        parts = [part for part in parts if part[0] > LEAST_PART]
-        nats = 0.0
-        for weight, mean, variance in parts:
-            like = 0.0
-            for other, center, spread in parts:
-                both = variance + spread
-                near = math.exp(-0.25 * (center - mean) ** 2 / both)
-                like += other * near * math.sqrt(2.0 * math.sqrt(variance * spread) / both)
-            nats -= weight * math.log(like)
-        return nats
+        able = self._runnable()
+        if not able or {0, self._full}.isdisjoint(self._launched[1 - END_EVERY :]):
+            return max((0, self._full), key=lambda end: self._launched[::-1].index(end))
+        return max(
+            able,
+            key=lambda one: chance_to_run(one, self._skipped) * halving(self._held(one)),
+        )
 
     def posterior(self) -> Sequence[float]:
         found = [1.0 / self._count] * self._count
         for cause, share in zip(self._causes, self._shares, strict=True):
             for one in bits(cause.members):
-                found[one] = share / cause.members.bit_count() / self._changed
+                found[one] = share / cause.members.bit_count()
         return found
 
     def answer(self) -> Answer:
-        if not self._launched or self._ends_alike():
-            mean, sd = self._effect()
-            change, most = (math.expm1(one) for one in (mean, mean + 2.0 * sd))
-            return Answer(reason=f"the ends do not differ: {change:+.1%}, at most {most:+.1%}")
         posterior, states = self.posterior(), self._runnable()
         best = 0
         for first in heapq.nlargest(LOOKED_AT, range(self._count), key=posterior.__getitem__):
@@ -245,10 +190,12 @@ class Noisy:
             for state in states:
                 group &= state if state >> first & 1 else ~state
             best = max(best, group, key=self._held)
-        sure = self._held(best) * self._changed * self._chance_above(0.0)
+        sure = self._held(best)
         suspects = tuple(sorted(bits(best), key=lambda one: -posterior[one]))
         if sure < SURE:
-            return Answer(suspects, sure, reason="more launches are needed")
+            return Answer(
+                suspects, sure, reason=f"after {len(self._launched)} launches none is sure"
+            )
         return Answer(suspects, sure, True, hidden_by(best, self._skipped))
 
     def _runnable(self) -> list[State]:
@@ -259,31 +206,9 @@ class Noisy:
         return [state for state in offered if state not in never]
 
     def _held(self, state: State) -> float:
-        """Return the probability that a state holds the culprit, if something changed."""
+        """Return the probability that a state holds the culprit."""
         pairs = zip(self._causes, self._shares, strict=True)
-        held = math.fsum(share * cause.share_in(state) for cause, share in pairs)
-        return held / self._changed
-
-    def _effect(self) -> tuple[float, float]:
-        """Return mean and standard deviation of the change between the ends."""
-        parts = [
-            (chances[place], known.effect, known.effect_var)
-            for place, cause in enumerate(self._causes)
-            if cause.members
-            for chances, known in zip(self._chances, cause.known, strict=True)
-        ]
-        _, mean, variance = moments(parts)
-        return mean, math.sqrt(variance)
-
-    def _chance_above(self, change: float) -> float:
-        """Return the probability that the effect exceeds a change."""
-        mean, sd = self._effect()
-        return 0.5 * math.erfc((change - mean) / max(sd, 1e-6) / math.sqrt(2.0))
-
-    def _ends_alike(self) -> bool:
-        if min(map(self._launched.count, (0, self._full))) < ENOUGH:
-            return False
-        return self._changed * self._chance_above(self._least) <= 1.0 - NOTHING
+        return math.fsum(share * cause.share_in(state) for cause, share in pairs)
 
 
 def learn(known: Known, noise: Noise, bad: bool, value: float, trust: float) -> tuple[Known, float]:
@@ -320,14 +245,6 @@ def learn(known: Known, noise: Noise, bad: bool, value: float, trust: float) -> 
         covariance += weight * (part.covariance + by_level * by_effect)
         effect_var += weight * (part.effect_var + by_effect**2)
     return Known(level, effect, level_var, covariance, effect_var), fit
-
-
-def moments(parts: Sequence[Moments]) -> Moments:
-    """Return weight, mean and variance of a mixture."""
-    total = math.fsum(weight for weight, _, _ in parts) or 1.0
-    mean = math.fsum(weight * each for weight, each, _ in parts) / total
-    variance = math.fsum(w * (own + (each - mean) ** 2) for w, each, own in parts) / total
-    return total, mean, variance
 
 
 def log_sum(logs: Sequence[float]) -> float:

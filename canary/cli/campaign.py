@@ -126,12 +126,6 @@ FollowedCheck = Annotated[
     str | None,
     typer.Option("--check", metavar="NAME", help="Check to follow, or crash [the first red one]."),
 ]
-TimeBudget = Annotated[
-    float | None,
-    typer.Option(
-        "--budget", metavar="MINUTES", help="Time for this command; then say what is known."
-    ),
-]
 BisectDir = Annotated[
     Path | None,
     typer.Option("-o", "--output-dir", help="Folder of this bisect, also to continue it."),
@@ -144,7 +138,6 @@ def bisect(
     bad: Bad = "HEAD",
     packages: TwoLists = None,
     check: FollowedCheck = None,
-    budget: TimeBudget = None,
     setup: Setup = None,
     output_dir: BisectDir = None,
     set_: Set = None,
@@ -172,7 +165,6 @@ def bisect(
         bad=bad,
         packages=packages,
         check=check,
-        budget_minutes=budget,
         setup=setup,
         settings=tuple(set_ or ()),
         output_dir=output_dir,

@@ -29,7 +29,7 @@ def matrix(
 ) -> None:
     """Run many canaries, each compared with its own history."""
     from canary.matrix.answer import View, answer_of, answer_text, write_answer
-    from canary.matrix.run import foreseen, load, plan_lines, run
+    from canary.matrix.run import load, plan_lines, run
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
 
@@ -37,10 +37,10 @@ def matrix(
     stoppable()
     loaded = load(file, output_dir, only or ())
     if dry_run:
-        typer.echo("\n".join(plan_lines(foreseen(loaded))))
+        typer.echo("\n".join(plan_lines(loaded.cells)))
         return
     say = sayer(quiet)
-    for line in (*plan_lines(loaded.plan), f"folder: {loaded.folder}"):
+    for line in (*plan_lines(loaded.cells), f"folder: {loaded.folder}"):
         say(line)
     try:
         entries = run(loaded, View(say, time.monotonic).told)

@@ -178,7 +178,7 @@ def _tried(
     # The machine's drift must not fake a gain.
     decided = ratio is None or apart < PAYS - 1 or abs(math.log(ratio)) > math.log1p(apart)
     name, problem = choice.switch.name, trial.problem
-    return Tried(name, choice.settings, ratio, False, problem, apart, decided, trial.waited)
+    return Tried(name, choice.settings, ratio, False, problem, apart, decided)
 
 
 def tried_words(tried: Tried) -> str:

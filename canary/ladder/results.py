@@ -9,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from canary.errors import InputError, RecordError
 from canary.ladder.guard import Guarded
-from canary.ladder.site import FinishedRun
 from canary.ladder.switches import Level, Machine, Settings
 from canary.ladder.timing import Figures, SpeedUp
 from canary.record.folder import read_document
@@ -40,8 +39,6 @@ class Tried:
     """Relative difference of the two launches around the trials: the drift of the machine."""
     decided: bool = True
     """Whether its gain or loss is larger than that drift; if not, it is not kept."""
-    waited: float | None = None
-    """Share of the trial's time that it waited for a core; None: not measured."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +97,6 @@ class Ladder:
     rounds: int
     folder: Path
     notes: tuple[str, ...] = ()
-    launches: tuple[FinishedRun, ...] = ()
-    """All launches, in order."""
     levels: tuple[LevelFound, ...]
 
     def _repr_html_(self) -> str:

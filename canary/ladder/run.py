@@ -17,7 +17,7 @@ from canary.ladder.report import leave_unfinished
 from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.site import Site
 from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch, this_machine
-from canary.ladder.timing import Arm, bottleneck_of, busy_note, problem_of, ratio_of, time_rounds
+from canary.ladder.timing import Arm, bottleneck_of, problem_of, ratio_of, time_rounds
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
 
@@ -119,8 +119,6 @@ def ladder_at(
 
 
 def _result(site: Site, levels: Sequence[LevelFound], arms: Sequence[Arm]) -> Ladder:
-    timed = ((one.waited, f"a timed launch of {arm.label}") for arm in arms for one in arm.ran)
-    trials = ((one.waited, f"a trial for {each.level}") for each in levels for one in each.tried)
     ended = ((arm.label, one.record) for arm in arms for one in arm.ran if one.record)
     said = dict.fromkeys(f"{label}: {note}" for label, record in ended for note in record.notes)
     config = site.job.config
@@ -132,9 +130,8 @@ def _result(site: Site, levels: Sequence[LevelFound], arms: Sequence[Arm]) -> La
         created=site.created,
         rounds=site.rounds,
         folder=site.folder,
-        launches=tuple(site.launched),
         levels=_measured(levels, arms),
-        notes=(*busy_note(timed), *busy_note(trials), *said),
+        notes=tuple(said),
     )
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from canary.campaign.side import Side
@@ -45,25 +46,6 @@ class LaunchResult:
         """Samples per second; None if not measured."""
         return None if self.problem or self.record is None else self.record.perf.samples_per_sec
 
-    @property
-    def waited(self) -> float | None:
-        """Share of its time that it waited for a core; None if not measured."""
-        return None if self.record is None else self.record.host.run_delay
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """One launch in the report, so that you can find its record."""
-
-    kind: str
-    """`guard`, `trial` or `timed`."""
-    label: str
-    """Its level and, in a trial, its switch."""
-    run_id: str | None
-    """Its folder beside the report; None if it left no record."""
-    problem: str = ""
-    """Why it did not complete; empty if it did."""
-
 
 @dataclass
 class Site:
@@ -78,8 +60,6 @@ class Site:
     """The config's file."""
     overrides: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    launched: list[FinishedRun] = field(default_factory=list)
-    """All launches that have ended, in order."""
     _rounds: Counter[str] = field(default_factory=Counter)
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
@@ -106,18 +86,23 @@ class Site:
         }
         if limit_s is not None:
             short["timeout"] = min(limit_s, self.job.config.timeout)
-        return self._run(label, "trial", "trial", {**settings, **short}, {})
+        return self._run(label, "trial", "trial", {**settings, **short})
 
     def timed(self, label: str, settings: Settings) -> LaunchResult:
         """Run a launch whose speed counts. Trackers show these alone."""
         self._rounds[label] += 1
         name = f"round{self._rounds[label]}"
-        return self._run(label, "timed", name, {**settings, **TIMED}, {})
+        return self._run(label, "timed", name, {**settings, **TIMED})
 
     def _run(
-        self, label: str, kind: str, name: str, settings: Settings, variables: Mapping[str, str]
+        self,
+        label: str,
+        kind: str,
+        name: str,
+        settings: Settings,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> LaunchResult:
-        """Run one launch and list it in `launched`."""
+        """Run one launch."""
         name = run_name(self.job.config.name, f"{name}-{label}")
         fixed = [f"name={name}", "profiler.enabled=false"]
         side = Side(
@@ -135,18 +120,11 @@ class Site:
         try:
             record = side.run_with([*fixed, *words])
         except (UsageError, MachineError) as error:
-            result = LaunchResult(None, problem=str(error))
-        else:
-            rows: list[Row] = []
-            if record.status == "completed":
-                rows, problem = rows_of_run(RunFolder(self.folder / record.run_id)), ""
-            else:
-                said = (None if record.status == "failed" else record.status, record.reason)
-                problem = ": ".join(filter(None, said)) or record.status
-            result = LaunchResult(record, rows, problem)
-        run_id = None if result.record is None else result.record.run_id
-        self.launched.append(FinishedRun(kind, label, run_id, result.problem))
-        return result
+            return LaunchResult(None, problem=str(error))
+        if record.status == "completed":
+            return LaunchResult(record, rows_of_run(RunFolder(self.folder / record.run_id)))
+        said = (None if record.status == "failed" else record.status, record.reason)
+        return LaunchResult(record, problem=": ".join(filter(None, said)) or record.status)
 
 
 def run_name(job: str, launch: str) -> str:

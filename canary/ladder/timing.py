@@ -11,12 +11,10 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from canary.compare.exact.inputs_stages import rows_of
 from canary.compare.timing.estimate import paired_estimate, spread_of
 from canary.ladder.site import LaunchResult
 from canary.record.bottlenecks import one_line
 from canary.record.bottlenecks.common import too_short
-from canary.record.exact import Exact
 from canary.record.phases import shown_phases
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
@@ -188,22 +186,6 @@ def _counted(rows: Sequence[Row], key: str) -> list[float]:
     return known if len(known) == len(values) else []
 
 
-def other_rows(reference: Exact, other: Exact) -> str:
-    """Describe the first step whose rows differ from those of the reference's look; empty if all
-    are equal. Rows are compared by their ids without padding, in any order."""
-    pairs = zip(reference.get("batches", []), other.get("batches", []), strict=False)
-    for step, (before, after) in enumerate(pairs, start=1):
-        wanted, found = rows_of(before), rows_of(after)
-        for name in wanted.keys() & found.keys():
-            missing, added = wanted[name] - found[name], found[name] - wanted[name]
-            if missing or added:
-                return (
-                    f"different rows in step {step}: {missing.total()} of {wanted[name].total()} "
-                    f"missing, {added.total()} added"
-                )
-    return ""
-
-
 def bottleneck_of(records: Sequence[RunRecord]) -> str:
     """Return one line about the launch of median speed: its worst bottleneck. Without one, name the
     phase that took longest."""
@@ -217,19 +199,3 @@ def bottleneck_of(records: Sequence[RunRecord]) -> str:
         return found
     name = max(phases, key=lambda phase: phases[phase])
     return f"{found}; {name} takes {100 * phases[name] / sum(phases.values()):.0f}% of the step"
-
-
-BUSY = 0.2
-"""A launch that waited for a core for this share of its time shared the machine."""
-
-
-def busy_note(launches: Iterable[tuple[float | None, str]]) -> list[str]:
-    """Return a note about other work on the machine; empty if there was none. `launches`: shares of
-    time that they waited for a core, and what they were."""
-    share, what = max(((share, what) for share, what in launches if share), default=(0.0, ""))
-    if share <= BUSY:
-        return []
-    return [
-        f"the machine was busy: {what} waited for a core {100 * share:.0f}% of the time; "
-        "the real uncertainty is larger than the intervals show"
-    ]

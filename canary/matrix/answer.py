@@ -30,8 +30,6 @@ class CellAnswer:
     verb: Verb
     verdict: Verdict
     message: str
-    tries: int
-    """The number of the newest try is the name of its folder."""
     seconds: float
     folder: str | None
     """Of the record or comparison."""
@@ -62,7 +60,6 @@ def answer_of(entries: Sequence[Entry], name: str) -> Answer:
             one.cell.verb,
             outcome.verdict,
             printable(outcome.words),
-            one.number,
             outcome.seconds,
             str(outcome.folder) if outcome.folder else None,
         )
@@ -81,7 +78,7 @@ def answer_text(answer: Answer, form: str, folder: Path, width: int | None = Non
             one.cell,
             one.verdict,
             duration(one.seconds) if one.seconds else "",
-            one.message + (f" (try {one.tries})" if one.tries > 1 else ""),
+            one.message,
         )
         for one in sorted(answer.cells, key=lambda one: WORST_FIRST.index(one.verdict))
     ]
@@ -116,26 +113,11 @@ def state_line(matrix: Matrix) -> str:
     ]
     parts.append(f"{len(running)} run" if len(running) != 1 else f"{running[0].cell.name} runs")
     if waiting:
-        why = "" if running or queued else ": all devices are in use"
-        parts.append(f"{waiting} wait{why}")
+        parts.append(f"{waiting} wait")
     if queued:
         reason = printable(Counter(queued.values()).most_common(1)[0][0])[:LONGEST_REASON]
         parts.append(f"{len(queued)} in the queue: {reason}")
-    left = seconds_left(matrix)
-    if left:
-        parts.append(f"about {duration(left)} left")
     return " · ".join(parts)
-
-
-def seconds_left(matrix: Matrix) -> float | None:
-    """Return how long the matrix will take, if as many cells run on as now; None if nothing is
-    known. A cell is expected to take what the others take; what runs has done half of its work."""
-    took = [one.outcome.seconds for one in matrix.entries if one.outcome and one.outcome.seconds]
-    if not took:
-        return None
-    running = {one.cell.name for one in matrix.running} - {*matrix.launcher.queued()}
-    waiting = sum(one.state != "done" for one in matrix.entries) - len(running)
-    return sum(took) / len(took) * (waiting + len(running) / 2) / max(1, len(running))
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """One try of a cell: its folder, and the shell lines that run it and leave how it ended.
 
-It is `<matrix>/cells/<cell>/<number>`. The process that runs the try holds `lock` for as long as it
+It is `<matrix>/cells/<cell>`. The process that runs the try holds `lock` for as long as it
 lives. `began` names it, its machine and the time, with a line for each time that a queue started
 it. `log.txt` has what the command printed. `ended` has its exit code and the time, and is written
 at once or not at all. `gave-up` says why a try is over without one. `run.sh` runs the try, where it
@@ -24,13 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from canary.errors import MachineError
 from canary.record import jsonio
 
 LOCK, BEGAN, LOG, ENDED, GAVE_UP = "lock", "began", "log.txt", "ended", "gave-up"
 SCRIPT, ASKED = "run.sh", "asked"
-READ = (ASKED, BEGAN, ENDED, GAVE_UP, LOCK, LOG)
-"""Files that say what was done."""
 STOP_GRACE_S, LATE_LOCK_S, SIGNAL_S = 20, 60, 1
 TIMED_OUT, KILLED, STOPPED = 124, 137, 143
 SHELL = f"""
@@ -66,7 +63,7 @@ EXPORTS
 set -- WORDS
 exec /bin/sh -c SHELL canary-cell "$folder" LIMIT "$@"
 """
-RUNS, CHECK, AB = LEFT = ("runs", "check", "ab")
+RUNS, CHECK = LEFT = ("runs", "check")
 """What verbs leave in the folder of a try."""
 CPU, CLUSTER = "cpu", "cluster"
 """Values of `device`: no GPU; all of a Ray cluster, which the cell divides by itself."""
@@ -77,7 +74,6 @@ class Attempt:
     """A try of a cell."""
 
     cell: str
-    number: int
     folder: Path
     command: tuple[str, ...]
     cwd: Path
@@ -118,10 +114,6 @@ class Attempt:
         jsonio.replace_file(self.folder / SCRIPT, text)
         return self.folder / SCRIPT
 
-    def can_start(self) -> bool:
-        """Whether a job of it finds its script, or has begun."""
-        return (self.folder / SCRIPT).exists() or self.has_begun()
-
     def open_lock(self) -> int | None:
         """Take the lock of this try; return its file, or None if a process runs the try."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -146,12 +138,6 @@ class Attempt:
         if number is not None:
             os.close(number)
         return number is None
-
-    def refuse_links(self) -> None:
-        """Raise MachineError if one of its files is a link: it may lead to any file."""
-        for name in READ:
-            if (self.folder / name).is_symlink():
-                raise MachineError(f"{self.folder / name} is a link", "copy the file itself")
 
     def _said(self, name: str, most: int) -> str:
         """Return the text of a file. Raises OSError if there is none, or it is a link."""

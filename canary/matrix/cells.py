@@ -1,4 +1,4 @@
-"""The cells of a matrix: axes multiplied, without what is excluded, with what is included."""
+"""The cells of a matrix: axes multiplied, without what is excluded; and single ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from canary.baseline.comparability import slug
 from canary.config.source import Origins
-from canary.errors import ConfigError, nearest, printable
+from canary.errors import ConfigError, printable
 from canary.matrix.document import MOST_CELLS, CellKeys, Choice, MatrixFile, Verb
 from canary.record import jsonio
 
@@ -78,14 +78,16 @@ class _Reader:
     def multiplied(self) -> list[Choice]:
         """Return the combinations of the axes, as a workflow's matrix does."""
         axes = dict(self.document.matrix)
-        excluded = self._choices("exclude", axes.pop("exclude", []))
-        included = self._choices("include", axes.pop("include", []))
+        excluded = axes.pop("exclude", [])
+        if not isinstance(excluded, list) or not all(isinstance(one, dict) for one in excluded):
+            hint = "write exclude: [{axis: value}]"
+            raise self._error("matrix.exclude", "is no list of choices", hint)
         for name, values in axes.items():
-            near = nearest(name, ("include", "exclude"))
-            if near is not None and (not values or any(isinstance(one, dict) for one in values)):
-                raise self._error(f"matrix.{name}", "is unknown", f"did you mean '{near}'?")
             if not isinstance(values, list) or not values:
                 raise self._error(f"matrix.{name}", "is no list of values", "write [a, b]")
+            if any(isinstance(one, dict) for one in values):
+                hint = "write exclude: [...], and single cells under `cells:`"
+                raise self._error(f"matrix.{name}", "is no axis", hint)
         count = math.prod(map(len, axes.values()))
         if count > MOST_CELLS:
             raise self._error("matrix", f"has {count} cells, more than {MOST_CELLS}", "split it")
@@ -98,16 +100,9 @@ class _Reader:
                 raise self._error(key, "is no axis of this matrix", f"use {', '.join(axes)}")
             if not any(one.items() <= choice.items() for choice in found):
                 raise self._error(f"matrix.exclude.{at}", "fits no cell", "look at its values")
-        kept = [
+        return [
             choice for choice in found if not any(one.items() <= choice.items() for one in excluded)
         ]
-        return _included(kept, included, axes)
-
-    def _choices(self, name: str, value: Any) -> list[Choice]:
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            hint = f"write {name}: [{{axis: value}}]"
-            raise self._error(f"matrix.{name}", "is no list of choices", hint)
-        return value
 
     def cell(self, where: str, choice: Choice, taken: Mapping[str, Cell]) -> Cell:
         """Return the cell of a choice, which the key `where` describes. `taken`: the cells before,
@@ -155,21 +150,6 @@ def _place(origins: Origins, key: str) -> str | None:
     return origins.get(key) or next(inside, None)
 
 
-def _included(
-    found: list[Choice], included: Sequence[Choice], axes: Mapping[str, Any]
-) -> list[Choice]:
-    """Add each include to all choices whose axes it does not change, or as a choice of its own."""
-    originals, alone = [dict(one) for one in found], []
-    for extra in included:
-        fixed = {key: value for key, value in extra.items() if key in axes}.items()
-        fits = [at for at, original in enumerate(originals) if fixed <= original.items()]
-        for at in fits:
-            found[at] |= extra
-        if not fits:
-            alone.append(dict(extra))
-    return found + alone
-
-
 def _name(choice: Mapping[str, Any]) -> str:
     """Return a name that tells what was chosen; a long one ends with a hash."""
     parts = []
@@ -178,7 +158,7 @@ def _name(choice: Mapping[str, Any]) -> str:
         if isinstance(value, bool) or value is None:
             text = f"{key.rpartition('.')[2]}-{text}"
         if key == "ranks":
-            text = f"{value}{key}"
+            text = f"{value}ranks"
         parts.append(re.sub(r"[^A-Za-z0-9._]", "-", text))
     name = "-".join(filter(None, parts)).strip("-.").lower() or "cell"
     if len(name) <= LONGEST_NAME:

@@ -21,7 +21,7 @@ from pydantic import (
 from canary.config.source import Origins, parse, read_file
 from canary.errors import ConfigError, did_you_mean, nearest
 
-Verb = Literal["run", "check", "ab", "exec"]
+Verb = Literal["run", "check", "exec"]
 MOST_CELLS = 10_000
 Scalar = str | int | float | bool | None
 Choice = dict[str, Any]
@@ -91,8 +91,8 @@ class _Queued(_Strict):
     """Cells in the queue of a cluster, which shares this folder."""
 
     device: str = Field("gpu", description="`gpu`, `cpu`, or a type of GPU by its name there.")
-    cores: int = Field(1, ge=1, description="Cores of a cell on each machine.")
-    memory: float | None = Field(None, gt=0, description="GiB of a cell on each machine.")
+    cores: int = Field(1, ge=1, description="Cores of a cell.")
+    memory: float | None = Field(None, gt=0, description="GiB of a cell.")
     at_once: int | None = Field(None, ge=1, description="Most cells at once; null: all that fit.")
     longest_wait: float = Field(720, gt=0, description="Minutes that a cell may wait in the queue.")
     poll: float = Field(5, gt=0, description="Seconds between two questions to the queue.")
@@ -125,7 +125,7 @@ class Ray(_Queued):
 LauncherKeys = Local | Slurm | Ray
 LAUNCHERS: dict[str, type[LauncherKeys]] = {"local": Local, "slurm": Slurm, "ray": Ray}
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
-OF_SCRIPT = ("folder", "try", "node", "limit", "stopped", "dies", "child", "code", "IFS")
+OF_SCRIPT = ("folder", "limit", "stopped", "dies", "child", "code", "IFS")
 """Variables of the script that runs a cell."""
 
 
@@ -145,7 +145,7 @@ class MatrixFile(_Strict):
     verb: Verb = Field("run", description="What a cell does, unless it says otherwise.")
     matrix: dict[str, Any] = Field(
         default_factory=dict,
-        description="Axes with their values, and `include` and `exclude`, as in a workflow.",
+        description="Axes with their values, and `exclude`, as in a workflow.",
     )
     cells: list[Choice] = Field(default_factory=list, description="More cells, one by one.")
     stacks: dict[StackName, Stack] = Field(
@@ -155,10 +155,7 @@ class MatrixFile(_Strict):
         None, description="Folder with the history to compare with."
     )
     save: bool = Field(False, description="Store runs in the history that are not worse.")
-    timeout: float = Field(60, gt=0, description="Minutes for one try of a cell.")
-    retries: int = Field(
-        0, ge=0, le=10, description="More tries of a cell whose result is `error`."
-    )
+    timeout: float = Field(60, gt=0, description="Minutes for a cell.")
     env: dict[Annotated[str, Field(pattern=VARIABLE)], Line] = Field(
         default_factory=dict, description="Variables of all cells."
     )

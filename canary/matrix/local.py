@@ -20,18 +20,15 @@ from canary.matrix.attempt import CPU, LOCK, STOP_GRACE_S, STOPPED, Attempt, New
 LAST_S = 5.0
 """For the shell to end, after the command was killed."""
 AGAIN_S = 0.2
-"""Between two looks at tries of an earlier process, which tell nobody that they end."""
+"""Between two looks at a try of an earlier process, which tells nobody that it ends."""
 
 
 @dataclass
 class _Started:
     attempt: Attempt
-    child: subprocess.Popen[bytes] | None
-    """None: a process that another launcher started."""
-    ended: int = -1
+    child: subprocess.Popen[bytes]
+    ended: int
     """A file that can be read when the child ends."""
-    since: float = 0.0
-    """When it was adopted."""
 
 
 class LocalLauncher:
@@ -48,7 +45,6 @@ class LocalLauncher:
         self._cores, self._gpus, self._most = tuple(cores), tuple(gpus), at_once
         self._locks = locks or pool_file()
         self._going: dict[str, _Started] = {}
-        self._looked = 0.0
 
     def start(self, attempt: Attempt) -> bool:
         """Start a try if its devices are free."""
@@ -103,28 +99,21 @@ class LocalLauncher:
             )
 
     def adopt(self, attempt: Attempt) -> bool:
-        """Follow a try whose process still runs."""
-        if not attempt.is_running():
-            return False
-        self._going[attempt.cell] = _Started(attempt, None, since=time.monotonic())
-        return True
+        """Wait for a try of an earlier process while it runs; False: there is nothing to follow.
+
+        A process may hold its try for longer than it may take.
+        """
+        deadline = time.monotonic() + attempt.limit_s + STOP_GRACE_S + LAST_S
+        while attempt.is_running() and time.monotonic() < deadline:
+            time.sleep(AGAIN_S)
+        return False
 
     def poll(self) -> Iterator[News]:
         """Yield tries that ended."""
-        now = time.monotonic()
-        looks = now - self._looked >= AGAIN_S
-        if looks:
-            self._looked = now
         for cell, one in [*self._going.items()]:
-            if one.child is not None:
-                if one.child.poll() is None:
-                    continue
-                os.close(one.ended)
-            else:
-                # A process that was adopted may hold its try for longer than it may take.
-                late = now - one.since > one.attempt.limit_s + STOP_GRACE_S + LAST_S
-                if not looks or (one.attempt.is_running() and not late):
-                    continue
+            if one.child.poll() is None:
+                continue
+            os.close(one.ended)
             del self._going[cell]
             yield News(one.attempt, _why(one) if one.attempt.ended() is None else "")
 
@@ -134,18 +123,15 @@ class LocalLauncher:
 
     def wait(self, seconds: float) -> None:
         """Wait until a child ends."""
-        files = [one.ended for one in self._going.values() if one.ended >= 0]
-        if any(one.child is None for one in self._going.values()):
-            seconds = min(seconds, AGAIN_S)
         poller = select.poll()
-        for file in files:
-            poller.register(file, select.POLLIN)
+        for one in self._going.values():
+            poller.register(one.ended, select.POLLIN)
         poller.poll(seconds * 1000)
 
     def cancel(self) -> None:
         """Stop all tries of this process: its shell passes the signal on to `timeout`, and that to
         the command, which it kills after a grace period."""
-        started = [one.child for one in self._going.values() if one.child is not None]
+        started = [one.child for one in self._going.values()]
         for child in started:
             child.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + STOP_GRACE_S + LAST_S
@@ -190,8 +176,8 @@ def _spawned(
 
 def _why(one: _Started) -> str:
     """Return why a try left no exit code."""
-    code = None if one.child is None else one.child.returncode
-    if code is not None and code < 0:
+    code = one.child.returncode
+    if code < 0:
         return f"its process was ended by signal {-code}"
     if code == STOPPED:
         return "it was stopped"

@@ -26,12 +26,12 @@ from canary.errors import (
     printable,
 )
 from canary.imports.readers.console import COLOURS
-from canary.matrix.attempt import AB, CHECK, KILLED, LOG, RUNS, TIMED_OUT, Attempt
+from canary.matrix.attempt import CHECK, KILLED, LOG, RUNS, TIMED_OUT, Attempt
 from canary.matrix.cells import NAME, Cell
 from canary.record import jsonio
 from canary.record.strangers import refuse_links, seen_record
 from canary.record.types import RunRecord
-from canary.report.document import json_text, load_comparison
+from canary.report.document import json_text
 from canary.report.escape import on_lines, without_commands
 from canary.report.pages import COMPARISON
 from canary.report.render import write_text
@@ -82,7 +82,6 @@ class Outcome:
 def outcome_of(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: bool) -> Outcome:
     """Return what an ended try says. `save_to`: store a run that is not worse in the history."""
     try:
-        attempt.refuse_links()
         found = _outcome(cell, attempt, history, save_to=save_to)
     except Exception as error:  # noqa: BLE001 - a stranger may have written it
         words = str(error) if isinstance(error, CanaryError) else f"unreadable: {error!r}"
@@ -97,18 +96,13 @@ def _outcome(cell: Cell, attempt: Attempt, history: Path | None, *, save_to: boo
     code, folder = attempt.ended(), attempt.folder
     if code is None:
         return Outcome("error", attempt.gave_up() or "it left no exit code", folder)
-    place = {"check": CHECK, "run": RUNS, "exec": RUNS}.get(cell.verb)
-    run = run_folder(folder, place) if place else None
+    run = run_folder(folder, CHECK if cell.verb == "check" else RUNS)
     if code == TIMED_OUT:
         minutes = attempt.limit_s / 60
         words = f"it took longer than {minutes:g} minute{'' if minutes == 1 else 's'}"
         return Outcome("error", words, folder)
     if code == KILLED and not (cell.verb == "run" and run is not None):
         return Outcome("error", "it was killed by signal 9: was memory short?", folder)
-    if cell.verb == "ab" and (file := ab_file(folder)) is not None:
-        compared = load_comparison(file)
-        _require_code(code, compared.exit_code(), compared.exit_code(strict=True))
-        return of_comparison(compared, file.parent)
     if run is not None and cell.verb == "check":
         return _of_check(run, code, attempt)
     if run is None and code == EXIT_OK:
@@ -127,16 +121,11 @@ def _of_check(folder: Path, code: int, attempt: Attempt) -> Outcome:
     if record.status != "completed":
         return Outcome("error", _last_line(attempt, code), folder)
     found = answers(record)
-    _require_code(code, exit_code(found))
+    if code != exit_code(found):
+        raise MachineError(f"its exit code is {code}, but its answer has {exit_code(found)}")
     return Outcome(
         OF_CODE.get(code, "error"), first_line(found), folder, float(record.duration_seconds)
     )
-
-
-def _require_code(code: int, *expected: int) -> None:
-    """Refuse an answer of a command that ended otherwise."""
-    if code not in expected:
-        raise MachineError(f"its exit code is {code}, but its answer has {expected[0]}")
 
 
 def _of_run(
@@ -216,28 +205,13 @@ def run_folder(place: Path, folder: str) -> Path | None:
         MachineError: there are several.
         RecordError: the way to it leads through a link.
     """
-    found = _below(place, folder, "metrics.json")
+    refuse_links(place / folder, place)
+    found = sorted((place / folder).glob("*/metrics.json"))
+    for one in found:
+        refuse_links(one, place)
     if len(found) > 1:
         raise MachineError(f"{place / folder} holds {len(found)} records")
     return found[0].parent if found else None
-
-
-def ab_file(place: Path) -> Path | None:
-    """Return the comparison that `ab` left in the folder of a try; None without one.
-
-    Raises:
-        RecordError: the way to it leads through a link.
-    """
-    return next(iter(_below(place, AB, COMPARISON)), None)
-
-
-def _below(place: Path, folder: str, name: str) -> list[Path]:
-    """Return the files `<folder>/*/<name>` of a try, none of which lies behind a link."""
-    refuse_links(place / folder, place)
-    found = sorted((place / folder).glob(f"*/{name}"))
-    for one in found:
-        refuse_links(one, place)
-    return found
 
 
 def _last_line(attempt: Attempt, code: int) -> str:

@@ -72,8 +72,6 @@ class _Followed:
     """When its present phase began."""
     phase: Literal["waits", "runs", "over"] = "waits"
     reason: str = ""
-    in_doubt: bool = False
-    """Whether the submission was broken off, so that its job may not be able to begin."""
 
     def is_now(self, seen: Seen, now: float) -> None:
         """Note what the queue says."""
@@ -116,10 +114,10 @@ class QueueLauncher:
     def adopt(self, attempt: Attempt) -> bool:
         """Follow a try if the queue knows it."""
         seen = self.queue.look([attempt]).get(attempt.folder)
-        if seen is None or (seen.phase == "over" and not attempt.can_start()):
-            return False  # Ctrl-C took its script, and its job is over: it starts anew.
+        if seen is None or (seen.phase == "over" and not attempt.has_begun()):
+            return False  # It starts anew.
         now = time.monotonic()
-        followed = _Followed(attempt, now, in_doubt=not attempt.has_begun())
+        followed = _Followed(attempt, now)
         followed.is_now(seen, now)
         self._going[attempt.cell] = followed
         return True
@@ -137,12 +135,6 @@ class QueueLauncher:
         for cell, one in [*self._going.items()]:
             if seen is not None and one.attempt not in self._new:
                 one.is_now(seen.get(one.attempt.folder, Seen("over", "the job is gone")), now)
-            if one.in_doubt and one.phase == "over" and not one.attempt.has_begun():
-                self._going[cell] = _Followed(one.attempt, now)
-                self._new.append(one.attempt)
-                if not one.attempt.can_start():
-                    one.attempt.write_script()
-                continue
             news = self._judged(one, now)
             if news is not None:
                 del self._going[cell]
@@ -159,35 +151,17 @@ class QueueLauncher:
         return seen
 
     def _submit(self) -> Iterator[News]:
-        """Submit what is new. What a queue refuses that answers is lost; if it does not answer, it
-        is asked again."""
-        new = self._new
-        if self.silent:
-            missing = self._not_taken(new)
-            if missing is None:
-                return
-            new = missing
-        refused = self.queue.submit(new) if new else {}
-        self._new = [one for one in new if one.folder in refused]
-        missing = self._not_taken(self._new) if refused else []
-        if missing is None:
+        """Submit what is new. What a queue refuses that answers is lost. If it does not answer, the
+        same is submitted again: a job that was taken after all runs once."""
+        refused = self.queue.submit(self._new)
+        lost = [one for one in self._new if one.folder in refused]
+        if lost and self._seen(lost) is None:
+            self._new = lost
             return
-        for attempt in self._new:
-            self._going[attempt.cell].in_doubt = True
         self._new = []
-        for attempt in missing:
+        for attempt in lost:
             del self._going[attempt.cell]
             yield News(attempt, refused[attempt.folder])
-
-    def _not_taken(self, attempts: Sequence[Attempt]) -> list[Attempt] | None:
-        """Return the tries that the queue does not have; None if it does not answer. An answer to
-        a submission can be lost on its way."""
-        seen = self._seen(attempts)
-        if seen is None:
-            return None
-        # A job that is over may be of an earlier submission.
-        live = {folder for folder, one in seen.items() if one.phase != "over"}
-        return [one for one in attempts if one.folder not in live and one.ended() is None]
 
     def _judged(self, one: _Followed, now: float) -> News | None:
         """Return the news of a try, if there is any."""

@@ -6,8 +6,8 @@ import functools
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,32 +17,17 @@ from canary.errors import ConfigError, MachineError, UsageError, did_you_mean, n
 from canary.machine.environment import usable_cores
 from canary.machine.gpu import list_devices
 from canary.machine.program import program
-from canary.matrix.attempt import AB, CHECK, CLUSTER, CPU, RUNS, Attempt
+from canary.matrix.attempt import CHECK, CLUSTER, CPU, RUNS, Attempt
 from canary.matrix.cells import Cell, cells_of
 from canary.matrix.document import LauncherKeys, Local, MatrixFile, Ray, Slurm, read_matrix
 from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import outcome_of
 from canary.matrix.queue import Patience, QueueLauncher
 from canary.matrix.ray import MOST_WAITING, RayQueue
-from canary.matrix.running import Entry, Launcher, Matrix, alone_in, tries_in, try_folder
+from canary.matrix.running import CELLS, Entry, Launcher, Matrix, alone_in
 from canary.matrix.slurm import SlurmQueue
 from canary.record import jsonio
 from canary.record.folder import new_run_id
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A cell before it starts."""
-
-    cell: Cell
-    launches: int | None
-    """None: its verb decides that on the way."""
-    mark: str
-    """Hash of the cell and its config."""
-    problem: str = ""
-    """Why it cannot run; other cells can."""
-    state: str = ""
-    """That it has run already."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +35,9 @@ class Loaded:
     """A matrix that can start."""
 
     document: MatrixFile
-    plan: tuple[Planned, ...]
+    cells: Mapping[Cell, str]
+    """With a hash of each and its config."""
     folder: Path
-
-    @functools.cached_property
-    def marks(self) -> dict[str, str]:
-        """Hashes of the cells and their configs, by the names of the cells."""
-        return {one.cell.name: one.mark for one in self.plan}
 
     @property
     def history(self) -> Path | None:
@@ -77,67 +58,34 @@ def load(file: Path, output_dir: Path | None = None, only: Sequence[str] = ()) -
         if name not in names:
             hint = did_you_mean(nearest(name, names), f"see canary matrix {file} --dry-run")
             raise UsageError(f"{file} has no cell {printable(name)}", hint)
-    plan = tuple(planned(one) for one in cells if not only or one.name in only)
+    marked = {one: mark_of(one) for one in cells if not only or one.name in only}
     name = new_run_id(document.name, datetime.now(UTC))
     folder = (output_dir or Path(OUTPUT_DIR) / f"matrix-{name}").absolute()
-    return Loaded(document, plan, folder)
+    return Loaded(document, marked, folder)
 
 
-def planned(cell: Cell) -> Planned:
-    """Look up what a cell needs.
+def mark_of(cell: Cell) -> str:
+    """Return a hash of a cell and its config.
 
     Raises:
         ConfigError: its config cannot be used; names the cell.
     """
-    loaded = None
+    config = None
     if cell.config is not None:
         try:
             loaded = load_config(Path(cell.config), cell.settings)
         except ConfigError as error:
             message = f"cell {cell.name}: {error.message.replace(' in --set', '')}"
             raise ConfigError(message, error.hint, file=error.file, key=error.key) from error
-    config = None if loaded is None else loaded.config.model_dump(mode="json")
-    mark = hashlib.sha256(jsonio.dumps([asdict(cell), config]).encode()).hexdigest()
-    stored = cell.verb in ("run", "exec")
-    return Planned(cell, loaded.config.repeats if stored and loaded is not None else None, mark)
+        config = loaded.config.model_dump(mode="json")
+    return hashlib.sha256(jsonio.dumps([asdict(cell), config]).encode()).hexdigest()
 
 
-def foreseen(loaded: Loaded) -> tuple[Planned, ...]:
-    """Return the plan with what is known before it starts: cells that cannot run on this machine,
-    and those that have run in the folder."""
-    keys = loaded.document.launcher
-    here = _local(keys) if isinstance(keys, Local) and usable_cores() else None
-    return tuple(_foreseen(loaded, one, here) for one in loaded.plan)
-
-
-def _foreseen(loaded: Loaded, one: Planned, here: tuple[LocalLauncher, bool] | None) -> Planned:
-    launcher, gpus = here or (None, True)
-    try:
-        number = max(tries_in(loaded.folder, one.cell), default=0)
-        attempt = _attempt(loaded, gpus, one.cell, number or 1)
-        if number and attempt.ended() is not None and not attempt.is_of_another():
-            return replace(one, state="has run in this folder")
-        if launcher is not None:
-            launcher.require(attempt)
-    except UsageError as error:
-        return replace(one, problem=error.message)
-    return one
-
-
-def plan_lines(cells: Sequence[Planned]) -> list[str]:
+def plan_lines(cells: Collection[Cell]) -> list[str]:
     """Return the plan as lines of text."""
-    width = max(len(one.cell.name) for one in cells)
-    lines = []
-    for one in cells:
-        launches = "not known" if one.launches is None else one.launches
-        problem = one.problem and f"invalid: {one.problem}"
-        words = filter(None, (f"launches: {launches}", one.state, problem))
-        lines.append(f"{one.cell.name:<{width}}  {one.cell.verb:<9}  {', '.join(words)}")
-    counts = [one.launches for one in cells if one.launches is not None]
+    width = max(len(one.name) for one in cells)
     total = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
-    if len(counts) == len(cells):
-        total += f", {sum(counts)} launches"
-    return [*lines, total]
+    return [*(f"{one.name:<{width}}  {one.verb}" for one in cells), total]
 
 
 def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
@@ -147,11 +95,10 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
         launcher, gpus = _launcher(document.launcher, loaded.folder)
         matrix = Matrix(
             loaded.folder,
-            [Entry(one.cell) for one in loaded.plan],
+            [*map(Entry, loaded.cells)],
             launcher,
             functools.partial(_attempt, loaded, gpus),
             lambda cell, one: outcome_of(cell, one, loaded.history, save_to=document.save),
-            document.retries,
             told,
         )
         return matrix.run()
@@ -180,13 +127,13 @@ def _local(keys: Local) -> tuple[LocalLauncher, bool]:
     return LocalLauncher(cores, found, keys.at_once), bool(found)
 
 
-def _attempt(loaded: Loaded, gpus: bool, cell: Cell, number: int) -> Attempt:
+def _attempt(loaded: Loaded, gpus: bool, cell: Cell) -> Attempt:
     """Return a try of a cell.
 
     Raises:
         UsageError: its stack has no Python, or the launcher no such device.
     """
-    folder = try_folder(loaded.folder, cell, number)
+    folder = loaded.folder / CELLS / cell.name
     keys, document = loaded.document.launcher, loaded.document
     if cell.device == CLUSTER and not isinstance(keys, Ray):
         raise UsageError("it asks for the device cluster", "use launcher.kind: ray")
@@ -199,7 +146,6 @@ def _attempt(loaded: Loaded, gpus: bool, cell: Cell, number: int) -> Attempt:
     python, environment = _python(document, cell.stack)
     return Attempt(
         cell.name,
-        number,
         folder,
         command_of(cell, python, folder),
         Path.cwd(),
@@ -208,7 +154,7 @@ def _attempt(loaded: Loaded, gpus: bool, cell: Cell, number: int) -> Attempt:
         cores=cores,
         gpus=cell.ranks if uses_gpu else 0,
         device=None if wanted == "gpu" else wanted,
-        asked=loaded.marks[cell.name],
+        asked=loaded.cells[cell],
     )
 
 
@@ -225,9 +171,8 @@ def _python(document: MatrixFile, stack: str | None) -> tuple[Path, Mapping[str,
 
 def command_of(cell: Cell, python: Path, folder: Path) -> tuple[str, ...]:
     """Return the words that run a cell. `folder`: of the try."""
-    into = {"check": CHECK, "ab": AB}.get(cell.verb, RUNS)
-    quiet = [] if cell.verb == "ab" else ["--quiet"]
-    words = [*program(python), cell.verb, *quiet, "--output-dir", str(folder / into)]
+    into = CHECK if cell.verb == "check" else RUNS
+    words = [*program(python), cell.verb, "--quiet", "--output-dir", str(folder / into)]
     settings = [*cell.settings]
     if cell.verb in ("run", "exec"):
         settings.append(f"name={cell.name}")  # The history has a drawer for each name.

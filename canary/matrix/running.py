@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +24,6 @@ from canary.record.runs import begin_campaign
 from canary.record.strangers import link_in
 
 CELLS, LOCK = "cells", "matrix.lock"
-NUMBER = re.compile("[1-9][0-9]{0,3}")
-"""Of a try."""
 LOOK_S = 1.0
 """Longest pause between two polls."""
 State = Literal["waits", "runs", "done"]
@@ -43,8 +40,6 @@ class Entry:
 
     cell: Cell
     state: State = "waits"
-    number: int = 0
-    """Of its newest try; 0: none."""
     outcome: Outcome | None = None
 
 
@@ -55,10 +50,9 @@ class Matrix:
     folder: Path
     entries: list[Entry]
     launcher: Launcher
-    planned: Callable[[Cell, int], Attempt]
-    """Returns the try of a cell with a number; an error says why there is no place for it."""
+    planned: Callable[[Cell], Attempt]
+    """Returns the try of a cell; an error says why there is no place for it."""
     judge: Callable[[Cell, Attempt], Outcome]
-    retries: int = 0
     told: Callable[[Matrix], None] = lambda matrix: None
     """Called at least once a second."""
     _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)
@@ -86,10 +80,13 @@ class Matrix:
         """Take up the tries of earlier processes."""
         for entry in self.entries:
             try:
-                entry.number = max(tries_in(self.folder, entry.cell), default=0)
-                if not entry.number:
+                attempt = self.planned(entry.cell)
+                link = link_in(attempt.folder, self.folder)
+                if link is not None:
+                    hint = "start the matrix in another folder with -o"
+                    raise MachineError(f"{link} is a link", hint)
+                if not attempt.folder.exists():
                     continue
-                attempt = self.planned(entry.cell, entry.number)
                 if attempt.is_of_another():
                     words = "it ran in this folder with another config or command"
                     where = f"cells/{entry.cell.name}"
@@ -98,12 +95,12 @@ class Matrix:
             except (UsageError, MachineError) as error:
                 self._refused(entry, error)
                 continue
-            if attempt.ended() is not None or attempt.gave_up() is not None:
-                self._ended(entry, attempt)
-            elif self.launcher.adopt(attempt):
+            over = attempt.ended() is not None or attempt.gave_up() is not None
+            if not over and self.launcher.adopt(attempt):
                 self._follow(entry, attempt)
+            elif over or attempt.ended() is not None:
+                self._ended(entry, attempt)
             elif not attempt.has_begun():
-                entry.number -= 1  # It never ran: the next try has its number.
                 attempt.cleared()
             else:
                 attempt.give_up("its process is gone, and left no exit code")
@@ -115,13 +112,12 @@ class Matrix:
             if entry.state != "waits":
                 continue
             try:
-                attempt = self.planned(entry.cell, entry.number + 1)
+                attempt = self.planned(entry.cell)
                 if not self.launcher.start(attempt):
                     break
             except (UsageError, MachineError) as error:
                 self._refused(entry, error)
             else:
-                entry.number += 1
                 self._follow(entry, attempt)
 
     @staticmethod
@@ -145,10 +141,7 @@ class Matrix:
         return count
 
     def _ended(self, entry: Entry, attempt: Attempt) -> None:
-        outcome = self.judge(entry.cell, attempt)
-        # The machine failed, not the training.
-        again = outcome.verdict == "error" and entry.number <= self.retries
-        entry.outcome, entry.state = outcome, "waits" if again else "done"
+        entry.outcome, entry.state = self.judge(entry.cell, attempt), "done"
 
     @property
     def running(self) -> list[Entry]:
@@ -182,23 +175,3 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def try_folder(folder: Path, cell: Cell, number: int) -> Path:
-    """Return the folder of a try. `folder`: of the matrix."""
-    return folder / CELLS / cell.name / str(number)
-
-
-def tries_in(folder: Path, cell: Cell) -> list[int]:
-    """Return the numbers of the tries of a cell. `folder`: of the matrix.
-
-    Raises:
-        MachineError: a folder is a link: what lies there is not of this matrix.
-    """
-    place = folder / CELLS / cell.name
-    found = [one for one in place.glob("[1-9]*") if NUMBER.fullmatch(one.name)]
-    for one in (place, *found):
-        link = link_in(one, folder)
-        if link is not None:
-            raise MachineError(f"{link} is a link", "start the matrix in another folder with -o")
-    return [int(one.name) for one in found]

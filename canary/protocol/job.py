@@ -26,7 +26,6 @@ JOB, PARENT = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT"
 of this machine among several."""
 STARTER = "_RLHF_CANARY_STARTER"
 """Environment variable of a verb that another verb starts: the other's process."""
-"""Environment variable of a run that `canary ladder` starts: the name of the measured level."""
 
 
 class Variation(TypedDict, total=False):

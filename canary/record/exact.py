@@ -247,23 +247,6 @@ class Calls(Part, total=False):
     bytes_written: int | None
 
 
-class DrawnStep(TypedDict, total=False):
-    """The tokens that `generate` drew in a step, compared with the policy (see
-    `canary.training.trainers.on_policy`)."""
-
-    step: int
-    tokens: int
-    gap: float | None
-    rank: float | None
-    ranked: int
-
-
-class Generation(TypedDict, total=False):
-    """Only of a launch that saves completions or is given them."""
-
-    steps: list[DrawnStep]
-
-
 class FileCode(TypedDict, total=False):
     """What ran of a file of the user's code until the look ended."""
 
@@ -344,7 +327,6 @@ class Exact(Part, total=False):
     memory: LiveMemory
     calls: Calls
     frozen: Frozen
-    generation: Generation
     evidence: Evidence
     code: Code
     ranks: RankParameters

@@ -16,7 +16,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -101,7 +100,7 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
     with count_calls() as calls, contextlib.ExitStack() as around:
         spec = _spec(job, config)
         trainer = _build(build_trainer, spec)
-        drawn = around.enter_context(completions_of(trainer, job.look_steps, spec.notes))
+        around.enter_context(completions_of(trainer, spec.notes))
         if job.exact:
             silence(trainer)
         else:
@@ -112,10 +111,7 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
         train = functools.partial(trainer.train, PAIR.resume) if PAIR.resume else trainer.train
         collector.run(train)
     launch.notes += spec.notes
-    result = launch.completed(trainer)
-    if drawn is not None:
-        result = replace(result, exact={**result.exact, "generation": drawn.described()})
-    return result
+    return launch.completed(trainer)
 
 
 def _build(build: Callable[[WorkloadSpec], Any], spec: WorkloadSpec) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
-from canary.ladder.site import FinishedRun, LaunchResult, Site
+from canary.ladder.site import LaunchResult, Site
 from canary.ladder.switches import SWITCHES, Job, Machine, Settings, Switch
 from canary.record.step_row import Row
 from canary.record.types import Bottleneck, Evidence, RunRecord
@@ -65,47 +65,39 @@ class Workshop(Site):
         faster: Mapping[Setting, float] = NONE,
         *,
         learns: Mapping[Setting, float] = NONE,
-        gaps: Mapping[Setting, float] = NONE,
         unguarded: Mapping[Setting, str] = NONE,
         fails: Mapping[Setting, str] = NONE,
         works: Mapping[Setting, int] = NONE,
         drift: float = 1.0,
     ) -> None:
         """`faster`: factor of samples per second. `learns`: added to every loss from the second
-        step on. `gaps`: how far generation is off its policy. `unguarded`, `fails`: why a guard, or
+        step on. `unguarded`, `fails`: why a guard, or
         any launch, does not run. `works`: added to the completion tokens of a step. `drift`: of the
         machine's speed per launch."""
-        self.faster, self.learns, self.gaps, self.works = faster, learns, gaps, works
+        self.faster, self.learns, self.works = faster, learns, works
         self.unguarded, self.fails, self.drift = unguarded, fails, drift
         self.limits: list[float | None] = []
         """Of the trials, in order."""
         self.started: list[tuple[str, str, dict[str, Any]]] = []
         """Kind, label and settings of every launch."""
-        self.launched = []
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
         self.started.append(("record" if records else "guard", label, dict(settings)))
         problem = self._problem(settings, {**self.fails, **self.unguarded})
-        self.launched.append(FinishedRun("guard", label, None, problem))
         if problem:
             return LaunchResult(None, problem=problem)
         added = sum(self.learns.get(item, 0.0) for item in settings.items())
         losses = [loss + added * (step > 0) for step, loss in enumerate(LOSSES)]
         trajectory = {"losses": losses, "grad_norms": [2.0] * len(losses), "rl": {}}
-        gap = 1e-6 + max((self.gaps.get(item, 0.0) for item in settings.items()), default=0.0)
-        seen = {"step": 1, "tokens": 256, "gap": gap, "rank": 0.5, "ranked": 256}
-        exact = {"trajectory": trajectory, "generation": {"steps": [seen]}}
-        return LaunchResult(altered(example(), "exact", to=exact))
+        return LaunchResult(altered(example(), "exact", to={"trajectory": trajectory}))
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
         self.started.append(("trial", label, dict(settings)))
-        self.launched.append(FinishedRun("trial", label, f"run{len(self.started)}"))
         self.limits.append(limit_s)
         return self._ran(settings)
 
     def timed(self, label: str, settings: Settings) -> LaunchResult:
         self.started.append(("timed", label, dict(settings)))
-        self.launched.append(FinishedRun("timed", label, f"run{len(self.started)}"))
         return self._ran(settings)
 
     def labels(self, kind: str) -> list[str]:

@@ -4,8 +4,7 @@ With CANARY_RECORD_COMPLETIONS=FILE a launch saves what `generate` returns. With
 CANARY_REPLAY_COMPLETIONS=FILE `generate` returns the saved completions. Each prompt gets its first
 completion at its first occurrence and so on, however calls are batched and padded. So trainings
 that compute differently can be compared on the same completions (teacher forcing). In both cases
-sampling has a separate random stream, so that dropout draws the same numbers. During the look,
-`on_policy` also checks the sampling itself.
+sampling has a separate random stream, so that dropout draws the same numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from canary.record import jsonio
 from canary.record.ranks import rank_path
 from canary.training.collectors.aside import Wrapping, kept_random, random_states, uncounted
 from canary.training.collectors.batches import unmasked
-from canary.training.trainers.on_policy import OnPolicyCheck, prompts_of, setting_of
 
 RECORD = "CANARY_RECORD_COMPLETIONS"
 REPLAY = "CANARY_REPLAY_COMPLETIONS"
@@ -37,19 +35,16 @@ Completions = dict[Tokens, list[list[int]]]
 
 
 @contextmanager
-def completions_of(
-    trainer: Any, look_steps: int, notes: list[str]
-) -> Iterator[OnPolicyCheck | None]:
+def completions_of(trainer: Any, notes: list[str]) -> Iterator[None]:
     """Record or replay the completions of the training inside, as the environment asks.
 
-    A recording is written only after the training ends well. With a look of `look_steps` this
-    yields the check of the sampling, otherwise None. Raises InputError if the recording is missing
-    or both variables are set.
+    A recording is written only after the training ends well. Raises InputError if the recording is
+    missing or both variables are set.
     """
     record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
     model = getattr(trainer.model, "policy", trainer.model)
     if not (record or replay) or not hasattr(model, "generate") or not _samples(trainer):
-        yield None
+        yield
         return
     rank = int(os.environ.get("RANK", "0"))
     if record and replay:
@@ -57,22 +52,18 @@ def completions_of(
             f"{RECORD} and {REPLAY} are both set",
             "unset one: a launch either records completions or replays them",
         )
-    seed = int(trainer.args.seed)
-    watch = None
-    if look_steps:
-        watch = OnPolicyCheck(trainer, model, lambda: _Stream(seed).drawn(), look_steps)
     if replay:
         path = rank_path(Path(replay), rank)
-        Wrapping().wrap(model, "generate", _Replay(model, read(path), path.name, watch))
+        Wrapping().wrap(model, "generate", _Replay(model, read(path), path.name))
         notes.append("completions were replayed from a recording, not sampled")
-        yield watch
+        yield
         return
     assert record
     sampled: Completions = defaultdict(list)
-    recorded = functools.partial(_recorded, model, _Stream(seed), sampled, watch)
+    recorded = functools.partial(_recorded, model, _Stream(int(trainer.args.seed)), sampled)
     Wrapping().wrap(model, "generate", recorded)
     notes.append("completions were recorded as they were sampled")
-    yield watch
+    yield
     path = rank_path(Path(record), rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     found = [[list(prompt), completions] for prompt, completions in sampled.items()]
@@ -127,13 +118,10 @@ def _recorded(
     model: Any,
     stream: _Stream,
     sampled: Completions,
-    watch: OnPolicyCheck | None,
     original: Any,
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    if watch is not None:
-        watch.look(original, args, kwargs)
     with stream.drawn():
         output = original(*args, **kwargs)
     eos, _ = _ids_of(model, kwargs)
@@ -147,13 +135,9 @@ def _recorded(
 
 
 class _Replay:
-    """Returns recorded completions in place of `generate`. `name`: the recording's file name;
-    `watch`: checks what would have been sampled."""
+    """Returns recorded completions in place of `generate`. `name`: the recording's file name."""
 
-    def __init__(
-        self, model: Any, recorded: Completions, name: str, watch: OnPolicyCheck | None
-    ) -> None:
-        self._watch = watch
+    def __init__(self, model: Any, recorded: Completions, name: str) -> None:
         self._model = model
         self._remaining = {prompt: iter(completions) for prompt, completions in recorded.items()}
         self._name = name
@@ -167,9 +151,7 @@ class _Replay:
                 "failed",
                 "only token ids are recorded",
             )
-        if self._watch is not None:
-            self._watch.look(original, args, kwargs)
-        asked = prompts_of(args, kwargs)
+        asked = _prompt_ids(args, kwargs)
         _, pad = _ids_of(self._model, kwargs)
         with uncounted():
             found = [self._next(prompt) for prompt in _prompts(args, kwargs)[1]]
@@ -199,13 +181,26 @@ class _Replay:
 
 def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, list[Tokens]]:
     """Return the padded width of the prompts of a call to `generate`, and each without padding."""
-    prompts, mask = prompts_of(args, kwargs), kwargs.get("attention_mask")
+    prompts, mask = _prompt_ids(args, kwargs), kwargs.get("attention_mask")
     mask = torch.ones_like(prompts) if mask is None else mask
     return prompts.shape[1], [tuple(row) for row in unmasked(prompts, mask)]
 
 
 def _ids_of(model: Any, kwargs: dict[str, Any]) -> tuple[frozenset[int], int]:
     """Return the ids that end a completion in this call, and the padding id."""
-    eos, pad = (setting_of(model, kwargs, f"{name}_token_id") for name in ("eos", "pad"))
+    eos, pad = (_setting_of(model, kwargs, f"{name}_token_id") for name in ("eos", "pad"))
     ids = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [int(eos)]
     return frozenset(map(int, ids)), int(pad if pad is not None else ids[0] if ids else 0)
+
+
+def _prompt_ids(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+    """Return the prompts (rows, tokens) of a call to `generate`."""
+    prompts: torch.Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
+    return prompts
+
+
+def _setting_of(model: Any, kwargs: dict[str, Any], name: str) -> Any:
+    """Return a setting of a call to `generate`."""
+    given, default = kwargs.get("generation_config"), model.generation_config
+    values = (kwargs.get(name), getattr(given, name, None), getattr(default, name, None))
+    return next((value for value in values if value is not None), None)

@@ -10,7 +10,7 @@ from typing import Any
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_USAGE
 from canary.record.folder import load_record
 from tests.integration.bisect.commands import here
-from tests.integration.bisect.repository import Repository, git
+from tests.integration.bisect.repository import Repository
 from tests.integration.conftest import Finished
 
 FOUND = EXIT_OK
@@ -112,17 +112,3 @@ def runs_left(repository: Repository) -> dict[Path, str]:
         if record.status == "completed":
             found[path.parent] = str(record.git["sha"])
     return found
-
-
-def bisect_logs(repository: Repository) -> list[Path]:
-    """The files that git can replay."""
-    files = (path for path in (repository.root / "canary_output").rglob("*") if path.is_file())
-    return [path for path in files if b"\ngit bisect start" in b"\n" + path.read_bytes()]
-
-
-def replayed(repository: Repository, scratch: Path) -> str:
-    """What git itself concludes from the log that a bisect left."""
-    (log,) = bisect_logs(repository)
-    git(scratch.parent, "clone", "-q", str(repository.root), str(scratch))
-    git(scratch, "bisect", "replay", str(log), codes=(0, ONLY_SKIPPED_LEFT))
-    return git(scratch, "bisect", "log")

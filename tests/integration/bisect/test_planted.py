@@ -16,7 +16,6 @@ from tests.integration.bisect.answers import (
     Answer,
     bisect,
     ends,
-    replayed,
     runs_left,
 )
 from tests.integration.bisect.repository import (
@@ -156,9 +155,6 @@ def test_commits_that_do_not_run_give_a_range_that_holds_the_fault(tmp_path: Pat
     hidden = {commits[place] for place in (SYNTAX_ERROR, MISSING_FILE, MISSING_FILE + 1)}
     assert found.answer.commits == hidden
     assert found.answer.candidates <= MOST_CANDIDATES
-    concluded = replayed(found.repository, tmp_path / "clone")
-    for commit in hidden:
-        assert f"# possible first bad commit: [{commit}]" in concluded
 
 
 @pytest.mark.long

@@ -94,15 +94,6 @@ def test_the_commit_is_found_with_its_line_after_a_kill(
     assert len([kind for kind, _ in states if kind == "search"]) == len(stage["search"])
 
 
-def test_git_replays_the_log(finished: tuple[Finished, Path], tmp_path: Path) -> None:
-    _, root = finished
-    (log,) = root.glob("canary_output/bisect-*/bisect.log")
-    subprocess.run(["git", "clone", "-q", str(root), str(tmp_path / "clone")], check=True)
-    git(tmp_path / "clone", "bisect", "replay", str(log))
-    told = git(tmp_path / "clone", "bisect", "log")
-    assert f"commit {CULPRIT}" in told.splitlines()[-1]
-
-
 def test_the_answer_and_its_comparison_are_in_the_folder(finished: tuple[Finished, Path]) -> None:
     ended, root = finished
     (folder,) = root.glob("canary_output/bisect-*")

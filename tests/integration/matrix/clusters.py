@@ -92,14 +92,12 @@ def tried(
     folder: Path,
     *words: str,
     cell: str = "one",
-    number: int = 1,
     limit_s: float = 120.0,
     cores: int = 1,
     gpus: int = 0,
 ) -> Attempt:
     """Return a try of a stand-in. It stands where a matrix in `folder` has its tries."""
-    place = folder / "cells" / cell / str(number)
-    return Attempt(cell, number, place, words, folder, {}, limit_s, cores, gpus)
+    return Attempt(cell, folder / "cells" / cell, words, folder, {}, limit_s, cores, gpus)
 
 
 def holds_its_lock(attempt: Attempt) -> bool:

@@ -38,20 +38,19 @@ def judged(cell: Cell, attempt: Attempt) -> Outcome:
 def matrix_of(
     folder: Path,
     launcher: Launcher,
-    of: Callable[[Cell, int], Attempt],
+    of: Callable[[Cell], Attempt],
     count: int = 1,
-    retries: int = 0,
 ) -> Matrix:
-    """Return a matrix of stand-ins. `of`: returns the try of a cell with a number."""
-    return Matrix(folder, [*map(Entry, cells(count))], launcher, of, judged, retries)
+    """Return a matrix of stand-ins. `of`: returns the try of a cell."""
+    return Matrix(folder, [*map(Entry, cells(count))], launcher, of, judged)
 
 
-def busy(folder: Path, cell: Cell, number: int) -> Attempt:
-    """Return a try that notes in the folder of its cell when it runs."""
-    place = folder / CELLS / cell.name
-    place.mkdir(parents=True, exist_ok=True)
-    words = ("sh", "-c", WORK, str(place))
-    return Attempt(cell.name, number, place / str(number), words, folder, {}, 60.0)
+def busy(folder: Path, cell: Cell) -> Attempt:
+    """Return a try that notes in a folder of its cell when it runs."""
+    notes = folder / "notes" / cell.name
+    notes.mkdir(parents=True, exist_ok=True)
+    words = ("sh", "-c", WORK, str(notes))
+    return Attempt(cell.name, folder / CELLS / cell.name, words, folder, {}, 60.0)
 
 
 def main() -> None:
@@ -66,7 +65,7 @@ def main() -> None:
 
         queue = ray(folder, sys.argv[4])
     with alone_in(folder):
-        matrix = matrix_of(folder, queue, lambda cell, n: busy(folder, cell, n), count)
+        matrix = matrix_of(folder, queue, lambda cell: busy(folder, cell), count)
         entries = matrix.run()
     print(sum(one.outcome is not None and one.outcome.verdict == "pass" for one in entries))
 

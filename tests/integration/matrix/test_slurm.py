@@ -35,18 +35,13 @@ def test_tries_leave_exit_codes_and_output_and_are_one_array(
     assert len([*(tmp_path / "slurm").glob("canary-*.json")]) == 1
 
 
-def test_a_refusal_is_told_and_tried_again_as_often_as_said(
-    slurm: SlurmCluster, tmp_path: Path
-) -> None:
+def test_a_refusal_is_told(slurm: SlurmCluster, tmp_path: Path) -> None:
     queue = launcher(tmp_path, partition="nowhere")
-    matrix = matrix_of(
-        tmp_path, queue, lambda cell, n: tried(tmp_path, "true", cell="c0", number=n), retries=2
-    )
+    matrix = matrix_of(tmp_path, queue, lambda cell: tried(tmp_path, "true", cell="c0"))
     [entry] = matrix.run()
     assert entry.outcome is not None
     assert entry.outcome.verdict == "error"
     assert "invalid partition" in entry.outcome.words.lower(), entry.outcome.words
-    assert entry.number == 3
 
 
 def test_a_cancelled_job_is_lost_with_the_word_of_slurm(
@@ -68,7 +63,7 @@ def test_a_job_that_never_starts_is_cancelled_and_cannot_run_later(
 ) -> None:
     queue = launcher(tmp_path, in_queue=0.6, options={"begin": "now+1hour"})
     attempt = counted(tmp_path, 0, cell="c0")
-    matrix = matrix_of(tmp_path, queue, lambda cell, number: attempt)
+    matrix = matrix_of(tmp_path, queue, lambda cell: attempt)
     [entry] = matrix.run()
     assert entry.outcome is not None
     words = "it waited 0.01 minutes in the queue of Slurm: PENDING (BeginTime)"

@@ -20,7 +20,6 @@ stacks:
   other: {python: ./own-python}
 cells:
   - {name: after, config: canary.yaml, stack: other}
-  - {name: pairs, config: canary.yaml, verb: ab, arguments: --base main~1 --exact}
   - {name: imported, config: imported.yaml}
 """
 CANARY = "training_type: sft\nlearning_rate: {}\nmax_steps: 12\nrepeats: 1\nlook_steps: 2\n"
@@ -68,11 +67,9 @@ def test_each_verb_and_environment_is_a_cell(repository: Path) -> None:
     verdicts = {cell: one["verdict"] for cell, one in told.items()}
     assert verdicts == {
         "after": "pass",
-        "pairs": "changed",
         "imported": "pass",
     }, told
-    assert "learning rate" in told["pairs"]["message"]
     record = json.loads((Path(told["after"]["folder"]) / "metrics.json").read_text())
     assert record["config"]["learning_rate"] == 1e-3
     assert (repository / "own-python-ran").exists()
-    assert done.returncode == 1
+    assert done.returncode == 0

@@ -53,7 +53,7 @@ def completions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "completions.json"
     monkeypatch.setenv(RECORD, str(file))
     trainer = ppo_trainer(tmp_path / "recorded", max_steps=2, batch_size=6, max_new_tokens=12)
-    with completions_of(trainer, 2, []):
+    with completions_of(trainer, []):
         trainer.train()
     monkeypatch.delenv(RECORD)
     monkeypatch.setenv(REPLAY, str(file))
@@ -70,7 +70,7 @@ def replayed(folder: Path, **changes: Any) -> tuple[dict[str, torch.Tensor], Lis
 
 def _give_again(trainer: Any) -> None:
     """Nothing follows the training where completions are given again."""
-    contextlib.ExitStack().enter_context(completions_of(trainer, 2, []))
+    contextlib.ExitStack().enter_context(completions_of(trainer, []))
 
 
 def test_micro_batches_do_not_change_the_update(tmp_path: Path, completions: Path) -> None:

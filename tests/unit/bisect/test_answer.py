@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from canary.bisect.answer import Answered, Stage, answer_text, document_of, git_log
-from canary.bisect.finding import Found
-from tests.unit.bisect.test_finding import bench_of, worse_since, worse_with
-from tests.unit.bisect.workshop import MadeCommits, bisected, diamond, made_of
+from canary.bisect.answer import Answered, Stage, answer_text, document_of
+from tests.unit.bisect.test_finding import bench_of, worse_since
+from tests.unit.bisect.workshop import MadeCommits, bisected
 
 
 def answered(bench: MadeCommits, check: str | None) -> Answered:
@@ -59,44 +54,3 @@ def test_json_holds_all_of_it(tmp_path: Path) -> None:
     assert document["skipped"] == [
         {"label": stage["search"][0]["label"], "reason": "does not build"}
     ]
-
-
-def replayed(bench: MadeCommits, found: Found, folder: Path) -> str:
-    """What git says after it replayed the log, in a clone."""
-    clone, log = folder / "clone", folder / "bisect.log"
-    subprocess.run(["git", "clone", "-q", str(bench.repository), str(clone)], check=True)
-    log.write_text(git_log(bench, found, bench.commits[-1].sha))
-    replay = ["git", "bisect", "replay", str(log)]
-    ended = subprocess.run(replay, cwd=clone, check=False, capture_output=True)
-    assert ended.returncode in (0, 2), ended.stderr  # 2: only skipped commits are left
-    words: dict[str, Any] = {"check": True, "capture_output": True, "text": True}
-    return subprocess.run(["git", "bisect", "log"], cwd=clone, **words).stdout
-
-
-def test_git_names_the_same_first_bad_commit(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, worse_since("c7"))
-    bench.broken = {"c8": "does not build"}
-    told = replayed(bench, bisected(bench, "first_loss"), tmp_path)
-    assert f"# first bad commit: [{sha(bench, 'c7')}] c7" in told
-    assert "git bisect skip" in told
-
-
-@pytest.mark.parametrize("culprit", ["s1", "merge side"])
-def test_git_agrees_in_a_history_with_merges(tmp_path: Path, culprit: str) -> None:
-    theirs = diamond(tmp_path / "theirs").between("good", "main")
-    bench = made_of(theirs, tmp_path / "out", worse_with(theirs, culprit))
-    told = replayed(bench, bisected(bench, "first_loss"), tmp_path)
-    assert f"# first bad commit: [{sha(bench, culprit)}] {culprit}" in told
-
-
-def test_a_range_is_what_git_has_left(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, worse_since("c8"))
-    bench.broken = dict.fromkeys(("c7", "c8"), "does not build")
-    told = replayed(bench, bisected(bench, "first_loss"), tmp_path)
-    assert "# only skipped commits left to test" in told
-    for name in ("c7", "c8", "c9"):
-        assert f"# possible first bad commit: [{sha(bench, name)}]" in told
-
-
-def sha(bench: MadeCommits, subject: str) -> str:
-    return next(commit.sha for commit in bench.commits if commit.subject == subject)

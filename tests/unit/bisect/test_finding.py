@@ -63,7 +63,7 @@ def test_an_exact_change_is_found_with_one_look_per_halving(tmp_path: Path, culp
     assert {kind for _, kind in bench.asked} == {"look"}
 
 
-def test_a_finished_bisect_keeps_its_answer_within_a_smaller_budget(tmp_path: Path) -> None:
+def test_a_finished_bisect_keeps_its_answer(tmp_path: Path) -> None:
     def slower(commit: str, number: int, kind: str) -> RunRecord:
         after = commit != "good" and LINE.index(commit) >= 5
         return looked(number, median_s=(0.2 if after else 0.1) * (1 + 0.001 * (number % 7)))
@@ -72,7 +72,7 @@ def test_a_finished_bisect_keeps_its_answer_within_a_smaller_budget(tmp_path: Pa
         bench = bench_of(tmp_path / check, run)
         whole = bisected(bench, check)
         asked = len(bench.asked)
-        again = bisected(bench, check, budget_s=1.0)
+        again = bisected(bench, check)
         assert whole.decided
         assert again.answer == whole.answer
         assert again.decided
@@ -170,20 +170,6 @@ def test_a_good_end_that_crashes_is_an_error(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, lambda _, number, __: failed(number, "it broke"))
     with pytest.raises(MachineError, match="the base does not run: it broke"):
         bisected(bench)
-
-
-def test_the_budget_ends_it_with_what_is_known(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, worse_since("c7"))
-    said: list[str] = []
-    found = bisected(bench, "first_loss", budget_s=50.0, said=said)
-    assert not found.decided
-    assert found.answer.reason.startswith("the time budget is used up")
-    assert len(bench.asked) <= 5
-    assert found.answer.suspects
-    assert "stopped: the time budget is used up" in said
-    less = bisected(bench, "first_loss", budget_s=1.0)
-    assert less.answer.suspects == found.answer.suspects, "what was run is known"
-    assert less.shown == found.shown
 
 
 @pytest.mark.parametrize("stop", [1, 7])

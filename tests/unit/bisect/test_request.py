@@ -33,7 +33,6 @@ def request(good: str = "HEAD~2", **rest: Any) -> Request:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (request(budget_minutes=0), "--budget must be more than 0 minutes, got 0"),
         (request(settings=("repeats=3",)), "--set repeats=3 does not work with bisect"),
         (request(check="sped"), "unknown check 'sped'"),
         (Request(Path("none.yaml"), "HEAD~2", "HEAD"), "no config at"),
@@ -65,7 +64,6 @@ def test_equal_arguments_find_their_folder_again(made: Repository) -> None:
     first = folder()
     first.mkdir(parents=True)
     assert folder() == first
-    assert folder(budget_minutes=5.0) == first
     for other in ({"check": "data"}, {"setup": "make"}, {"settings": ("seed=2",)}, {"asked": "b"}):
         assert folder(**other) != first
     assert folder(output_dir=Path("mine")) == made.root / "mine"

@@ -168,7 +168,6 @@ def made_of(theirs: Commits, folder: Path, run: Run) -> MadeCommits:
 def bisected(
     commits: MadeCommits,
     check: str | None = None,
-    budget_s: float | None = None,
     seconds: float = 10.0,
     said: list[str] | None = None,
 ) -> Found:
@@ -180,7 +179,7 @@ def bisected(
         # The clock is read before and after each run.
         runs = Runs(commits, journal, clock=lambda: seconds * next(ticks))
         judge = Judge(commits.folder, Measured(say))
-        return Finder(runs, judge, check, budget_s, say).find()
+        return Finder(runs, judge, check, say).find()
     finally:
         journal.close()
         commits.close()

@@ -17,7 +17,6 @@ from canary.ladder.results import Ladder
 from canary.ladder.run import LadderRequest, ladder_at
 from canary.ladder.site import LaunchResult, Site
 from canary.ladder.switches import LEVELS, Settings
-from canary.ladder.timing import busy_note
 from tests.unit.laddering import Workshop, config_of, record_at, silent, site
 
 FORMS = ("text", "markdown", "json")
@@ -36,15 +35,6 @@ class Restless(Workshop):
 
 def made(launch: Workshop) -> Ladder:
     return ladder_at(site(config_of("ppo"), launch), LEVELS)
-
-
-def test_a_launch_that_waited_for_a_core_is_named_and_one_that_hardly_did_is_not() -> None:
-    launch = "a timed launch of basic"
-    assert busy_note([(0.34, launch), (0.1, "another"), (None, "a third")]) == [
-        f"the machine was busy: {launch} waited for a core 34% of the time; "
-        "the real uncertainty is larger than the intervals show"
-    ]
-    assert busy_note([(0.1, launch)]) == []
 
 
 def test_a_trial_within_the_disagreement_around_it_is_not_decided() -> None:

@@ -95,3 +95,14 @@ def test_another_optimizer_shows_in_the_size_of_its_first_update() -> None:
     found = compare(sizes[0], sizes[1], "sft", "float32").first
     assert found is not None
     assert found.words == "first update 0.315328 -> 0.290348 at step 1"
+
+
+def test_an_optimizer_whose_updates_do_not_show_is_said() -> None:
+    still, moving = exact(learning_rates=[0.0, 0.0, 1e-3]), exact(learning_rates=[0.0, 1e-3, 2e-3])
+    assert "not checked: the optimizer" in compare(still, still, "sft", "float32").words
+    assert "optimizer" not in compare(moving, moving, "sft", "float32").words
+
+
+def test_a_guard_says_that_it_does_not_see_what_is_sampled() -> None:
+    assert "not checked: generation" in compare(exact(), exact(), "grpo", "float32").words
+    assert "generation" not in compare(exact(), exact(), "sft", "float32").words

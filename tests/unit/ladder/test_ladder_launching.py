@@ -10,7 +10,7 @@ import pytest
 
 from canary.campaign.side import Side, folder_left
 from canary.errors import MachineError, UsageError
-from canary.ladder.site import FinishedRun, Site
+from canary.ladder.site import Site
 from canary.ladder.switches import Job
 from canary.record.types import RunRecord
 from tests.unit.comparing import crashed, example
@@ -113,17 +113,6 @@ def test_run_folders_tell_guards_trials_and_rounds_apart(tmp_path: Path, started
         "job.trial-advanced-bfloat16",
         "job.round1-basic",
         "job.round2-basic",
-    ]
-
-
-def test_every_launch_is_kept_with_its_record_s_id(tmp_path: Path, started: Started) -> None:
-    launch = launcher(tmp_path)
-    launch.guard("basic", {})
-    started.answer = MachineError("no such kernel")
-    launch.trial("advanced", {})
-    assert launch.launched == [
-        FinishedRun("guard", "basic", example().run_id),
-        FinishedRun("trial", "advanced", None, "no such kernel"),
     ]
 
 

@@ -1,10 +1,10 @@
-"""Equal work: the tokens of a step, and the rows themselves."""
+"""Equal work: the tokens of a step."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from canary.ladder.timing import other_rows, unequal_work
+from canary.ladder.timing import unequal_work
 from canary.record.step_row import Row
 
 
@@ -24,27 +24,3 @@ def test_what_does_not_say_what_it_is_fed_is_judged_by_the_rest() -> None:
     silent: list[Row] = [{"samples": 8, "rl": {}}]
     assert unequal_work(rows(300), silent) == ""
     assert unequal_work(rows(300), [{"samples": 4, "rl": {}}]) != ""
-
-
-def look(*steps: list[list[str]], masked: bool = True) -> Any:
-    """A look's `exact`: of each step the rows of its micro-batches."""
-    shapes = {"input_ids": [2, 8], **({"attention_mask": [2, 8]} if masked else {})}
-    return {
-        "batches": [
-            [{"rows": {"input_ids": micro}, "shapes": shapes} for micro in step] for step in steps
-        ]
-    }
-
-
-def test_rows_in_another_order_and_other_micro_batches_are_the_same() -> None:
-    one = look([["a", "b"], ["c", "d"]], [["e"], ["f"]])
-    assert other_rows(one, look([["d", "c", "b", "a"]], [["f", "e"]])) == ""
-
-
-def test_a_row_that_stands_twice_in_the_place_of_another_is_told() -> None:
-    said = other_rows(look([["a"]], [["b", "c"]]), look([["a"]], [["b", "b"]]))
-    assert said == "different rows in step 2: 1 of 2 missing, 1 added"
-
-
-def test_rows_whose_padding_is_not_told_are_not_compared() -> None:
-    assert other_rows(look([["a"]], masked=False), look([["b"]], masked=False)) == ""

@@ -1,4 +1,4 @@
-"""Axes, excludes and includes, as a workflow's matrix has them."""
+"""Axes and excludes, as a workflow's matrix has them, and single cells."""
 
 from __future__ import annotations
 
@@ -40,30 +40,6 @@ def test_an_exclude_takes_all_cells_that_it_fits(tmp_path: Path) -> None:
     assert [one.name for one in cells(tmp_path, matrix=matrix)] == ["a-1ranks"]
 
 
-def test_includes_are_those_of_github(tmp_path: Path) -> None:
-    """The example of GitHub's documentation of `include`."""
-    matrix = {
-        "config": ["apple", "pear"],
-        "animal": ["cat", "dog"],
-        "include": [
-            {"color": "green"},
-            {"color": "pink", "animal": "cat"},
-            {"config": "apple", "shape": "circle"},
-            {"config": "banana"},
-            {"config": "banana", "animal": "cat"},
-        ],
-    }
-    found = [(one.config, sorted(one.settings)) for one in cells(tmp_path, matrix=matrix)]
-    assert found == [
-        ("apple", ["animal=cat", "color=pink", "shape=circle"]),
-        ("apple", ["animal=dog", "color=green", "shape=circle"]),
-        ("pear", ["animal=cat", "color=pink"]),
-        ("pear", ["animal=dog", "color=green"]),
-        ("banana", []),
-        ("banana", ["animal=cat"]),
-    ]
-
-
 def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
     found = cells(
         tmp_path,
@@ -83,6 +59,7 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
         ({}, "has no cells"),
         ({"matrix": {"config": "a.yaml"}}, "matrix.config in MATRIX:2 is no list of values"),
         ({"matrix": {"config": ["a.yaml"], "exclude": [{"dtyp": 1}]}}, "is no axis of this"),
+        ({"matrix": {"config": ["a"], "include": [{"dtype": 1}]}}, "is no axis (write exclude"),
         ({"matrix": {"config": [*map(str, range(200))], "seed": [*range(200)]}}, "40000 cells"),
         (
             {"cells": [{"config": "a.yaml"}, {"config": "a.yaml"}]},

@@ -21,7 +21,7 @@ HALF_A_MINUTE = 30.0
 
 
 def tried(folder: Path, *words: str, cell: str = "one", limit_s: float = 20.0) -> Attempt:
-    return Attempt(cell, 1, folder / cell / "1", words, folder, {}, limit_s)
+    return Attempt(cell, folder / cell, words, folder, {}, limit_s)
 
 
 def launcher(folder: Path, cores: int = 1, gpus: tuple[int, ...] = ()) -> LocalLauncher:
@@ -84,7 +84,7 @@ def test_the_command_of_a_stopped_try_ends(tmp_path: Path, killed: bool) -> None
     # For a moment, `timeout` does not know its child: a signal then ends it alone.
     time.sleep(0.5)
     if killed:
-        shell = int((tmp_path / "one" / "1" / "began").read_text().split()[0])
+        shell = int((tmp_path / "one" / "began").read_text().split()[0])
         os.kill(shell, signal.SIGKILL)
     else:
         local.cancel()
@@ -109,9 +109,9 @@ def test_each_try_gets_other_gpus(tmp_path: Path) -> None:
     local = launcher(tmp_path, gpus=(0, 3))
     for cell in "ab":
         words = ("sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"; sleep 0.2')
-        attempt = Attempt(cell, 1, tmp_path / cell, words, tmp_path, {}, 20.0, cores=0, gpus=1)
+        attempt = Attempt(cell, tmp_path / cell, words, tmp_path, {}, 20.0, cores=0, gpus=1)
         assert local.start(attempt)
-    third = Attempt("c", 1, tmp_path / "c", ("true",), tmp_path, {}, 20.0, cores=0, gpus=1)
+    third = Attempt("c", tmp_path / "c", ("true",), tmp_path, {}, 20.0, cores=0, gpus=1)
     assert not local.start(third)
     until(local)
     until(local)
@@ -119,7 +119,7 @@ def test_each_try_gets_other_gpus(tmp_path: Path) -> None:
 
 
 def test_what_can_never_start_is_said(tmp_path: Path) -> None:
-    attempt = Attempt("a", 1, tmp_path / "a", ("true",), tmp_path, {}, 20.0, cores=999)
+    attempt = Attempt("a", tmp_path / "a", ("true",), tmp_path, {}, 20.0, cores=999)
     with pytest.raises(UsageError, match="needs 999 cores"):
         launcher(tmp_path).start(attempt)
 
@@ -139,11 +139,11 @@ WORK = (
     'rmdir "$0/busy"; echo ends >>"$0/seen"'
 )
 
-def planned(cell, number):
-    place = folder / CELLS / cell.name
-    (place).mkdir(parents=True, exist_ok=True)
-    return Attempt(cell.name, number, place / str(number), ("sh", "-c", WORK, str(place)),
-                   folder, {}, 20.0)
+def planned(cell):
+    notes = folder / "notes" / cell.name
+    notes.mkdir(parents=True, exist_ok=True)
+    words = ("sh", "-c", WORK, str(notes))
+    return Attempt(cell.name, folder / CELLS / cell.name, words, folder, {}, 20.0)
 
 cells = [Cell(f"c{number}", "run", None, ()) for number in range(int(sys.argv[2]))]
 cores = sorted(os.sched_getaffinity(0))
@@ -173,9 +173,8 @@ def test_a_killed_matrix_goes_on(matrix: tuple[list[str], Path]) -> None:
         child.wait()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "20", done.stderr
-    for cell in (folder / "cells").iterdir():
-        assert (cell / "seen").read_text() == "begins\nends\n"
-        assert [one.name for one in cell.glob("[0-9]*")] == ["1"]
+    for notes in (folder / "notes").iterdir():
+        assert (notes / "seen").read_text() == "begins\nends\n"
 
 
 def test_a_folder_has_one_matrix_at_a_time(matrix: tuple[list[str], Path]) -> None:

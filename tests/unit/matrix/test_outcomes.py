@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from canary.compare.report import Comparison
 from canary.matrix.answer import answer_of, answer_text
 from canary.matrix.attempt import Attempt
 from canary.matrix.cells import Cell
@@ -16,14 +15,13 @@ from canary.matrix.outcomes import Outcome, outcome_of, worst_code
 from canary.matrix.running import Entry
 from canary.record import jsonio
 from canary.record.types import RunRecord
-from canary.report.document import json_text
 from tests.unit.compare.rules.test_update_rules import ADAM
 from tests.unit.comparing import example
 
 
 def left(folder: Path, verb: Verb, code: int | None) -> tuple[Cell, Attempt]:
     """A try that ended with a code."""
-    attempt = Attempt("one", 1, folder, ("true",), folder, {}, 60.0)
+    attempt = Attempt("one", folder, ("true",), folder, {}, 60.0)
     if code is not None:
         (folder / "ended").write_text(str(code))
     return Cell("one", verb, "one.yaml", ()), attempt
@@ -68,25 +66,6 @@ def test_a_broken_rule_needs_no_history(tmp_path: Path, stores: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "found", "code"),
-    [
-        ("inconclusive", "inconclusive", 0),
-        ("regression", "regression", 1),
-        ("error", "error", 4),
-    ],
-)
-def test_an_ab_has_the_exit_code_of_its_comparison(
-    tmp_path: Path, verdict: str, found: str, code: int
-) -> None:
-    place = tmp_path / "ab" / "ab-20260101-000001"
-    place.mkdir(parents=True)
-    made = Comparison(verdict, "It is so.", ())  # type: ignore[arg-type]
-    (place / "comparison.json").write_text(json_text(made))
-    answer = told(tmp_path, "ab", code)
-    assert (answer.verdict, answer.exit_code) == (found, code), answer
-
-
-@pytest.mark.parametrize(
     ("code", "words"),
     [
         (2, "no config"),
@@ -107,7 +86,7 @@ def test_a_hostile_answer_is_one_harmless_line(tmp_path: Path) -> None:
     (tmp_path / "check" / "one" / "metrics.json").write_text('{"exact": "\\u001b[2J"}')
     assert told(tmp_path, "check", 0).verdict == "error"
     (tmp_path / "log.txt").write_text("\x1b[31m| <img src=x> |\n")
-    entry = Entry(Cell("one", "run", "c", ()), "done", 1, told(tmp_path, "run", 4))
+    entry = Entry(Cell("one", "run", "c", ()), "done", told(tmp_path, "run", 4))
     answer = answer_of([entry], "m")
     assert "\x1b" not in answer_text(answer, "text", tmp_path)
     assert "<img" not in answer_text(answer, "markdown", tmp_path)

@@ -64,7 +64,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def tried(folder: Path, cell: str = "one", limit_s: float = 60.0) -> Attempt:
-    return Attempt(cell, 1, folder / cell / "1", ("true",), folder, {}, limit_s)
+    return Attempt(cell, folder / cell, ("true",), folder, {}, limit_s)
 
 
 def later(launcher: QueueLauncher, time: Time, seconds: float) -> list[News]:
@@ -156,7 +156,7 @@ def test_a_script_runs_a_cell_once(tmp_path: Path) -> None:
     odd = "a 'b' \"c\" $HOME `d`\n*"
     words = ("sh", "-c", 'printf %s "$1|$ODD" >"$2/runs"; echo x >>"$2/count"', "sh", odd)
     folder = tmp_path / "a folder's" / "1"
-    attempt = Attempt("one", 1, folder, (*words, str(folder)), tmp_path, {"ODD": odd}, 20.0)
+    attempt = Attempt("one", folder, (*words, str(folder)), tmp_path, {"ODD": odd}, 20.0)
     script = attempt.write_script()
     (folder / "runs").mkdir()
     for _ in range(2):
@@ -167,7 +167,7 @@ def test_a_script_runs_a_cell_once(tmp_path: Path) -> None:
 
 
 def test_a_script_that_was_given_up_does_not_run(tmp_path: Path) -> None:
-    attempt = Attempt("one", 1, tmp_path / "1", ("touch", str(tmp_path / "ran")), tmp_path, {}, 9.0)
+    attempt = Attempt("one", tmp_path / "1", ("touch", str(tmp_path / "ran")), tmp_path, {}, 9.0)
     script = attempt.write_script()
     attempt.give_up("it waited too long")
     subprocess.run(["/bin/sh", str(script)], check=True)

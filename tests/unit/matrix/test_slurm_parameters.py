@@ -14,7 +14,7 @@ from canary.matrix.slurm import SlurmQueue
 
 submitit = pytest.importorskip("submitit.slurm.slurm")
 
-PLAIN = Attempt("one", 1, Path("/shared/one/1"), ("true",), Path("/shared"), {}, 600.0, cores=4)
+PLAIN = Attempt("one", Path("/shared/one/1"), ("true",), Path("/shared"), {}, 600.0, cores=4)
 
 
 def script(monkeypatch: pytest.MonkeyPatch, one: Attempt, **keys: Any) -> str:
