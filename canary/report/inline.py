@@ -4,7 +4,7 @@ drawn. Never the whole object."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,6 @@ MOST_ROWS = 8
 OF_RECORD = ("loss", "phases")
 MOST_CAUSES = 2
 LONGEST_LINE = 600
-FEW_METRICS = 2
-"""Of a history, if none is named."""
 OF_COMPARISON = ("check", "baseline", "current", "change", "limit", "status")
 
 
@@ -160,32 +158,6 @@ def profile(current: Path | str, baseline: Path | str | None = None) -> Inline:
         headings=OPERATOR_HEADINGS if view.against is None else DIFFERENCE_HEADINGS,
         rows=view.operators if view.against is None else view.against.rows,
     )
-
-
-def history(folder: Path | str, *names: str) -> Inline:
-    """Return charts of the newest canary of a history, one per metric, for a notebook.
-
-    Args:
-        folder: a history, as `canary save-baseline RUN FOLDER` writes it.
-        names: metrics, such as `final_loss`; none: the two worst.
-
-    Raises:
-        InputError: the folder holds no history, or the canary has no such metric.
-        MachineError: the extra `report` is missing.
-    """
-    require_charts()
-    from canary.report.charts.history import history_charts
-    from canary.report.history_view import headline
-    from canary.report.trend_words import sentence
-    from canary.trends.history import trends_in
-
-    found = trends_in(Path(folder))
-    if not found:
-        raise InputError(f"{folder} holds no runs", "store one: canary save-baseline RUN FOLDER")
-    drawn = history_charts(found[0], "of")
-    every = tuple(replace(one, name=one.name.removeprefix("of-")) for one in drawn)
-    shown = _named(every, names) if names else every[:FEW_METRICS]
-    return Inline(f"history of {found[0].canary}", sentence(headline(found[0])), charts=shown)
 
 
 def _named(found: Iterable[Chart], names: tuple[str, ...]) -> tuple[Chart, ...]:
