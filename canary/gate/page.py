@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from canary.baseline.comparability import own_slug
 from canary.compare.report import WORST_FIRST
 from canary.errors import CanaryError
-from canary.gate.confined import confined, not_drawn
 from canary.gate.inputs import ReportSettings
+from canary.github.confined import confined, not_drawn
 from canary.github.status import Answer
 from canary.github.workflow import Job
 from canary.report.pages import can_draw, comparisons_text

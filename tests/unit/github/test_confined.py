@@ -9,7 +9,7 @@ import time
 import pytest
 
 from canary.errors import MachineError
-from canary.gate import confined
+from canary.github import confined
 
 
 def test_the_process_knows_no_token(monkeypatch: pytest.MonkeyPatch) -> None:

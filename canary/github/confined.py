@@ -24,7 +24,7 @@ KEPT = ("PATH", "LANG", "LD_LIBRARY_PATH")
 LONGEST_REASON = 200
 BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from canary.gate.confined import answer; answer()"
+    "from canary.github.confined import answer; answer()"
 )
 
 
