@@ -102,7 +102,7 @@ def test_a_comparison_is_the_report_of_both_runs(tmp_path: Path) -> None:
     query = f"?current={now.path.name}&baseline={before.path.name}"
     served = Asking(tmp_path).get(f"/compare{query}").text
     written = report(str(now.path), str(before.path), to=tmp_path / "report.html")
-    assert "Step time" in written
+    assert "step time" in written
     assert served == with_way_back(written) != written
 
 
