@@ -1,4 +1,4 @@
-"""`report`: runs or a comparison as one HTML page with charts."""
+"""`report`: runs, a comparison or a history as one HTML page with charts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from canary.cli.baseline import Canary, history_at
 from canary.cli.compare import Baseline, Repository
 from canary.cli.options import (
+    BRANCH,
+    Branch,
     Noise,
+    RemoteName,
     ThresholdFile,
     Tier,
     Verbose,
@@ -19,14 +23,17 @@ from canary.cli.options import (
 
 def report(
     paths: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="RUN [BASELINE...]",
-            help="A run and what to compare it with; a folder of a comparison or check.",
+            help="A run and what to compare it with; a folder of a comparison or check; a history.",
             parser=run_path,
         ),
-    ],
+    ] = None,
     baseline: Baseline = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    canary: Canary = None,
     tier: Tier = None,
     threshold_file: ThresholdFile = None,
     noise: Noise = None,
@@ -41,16 +48,24 @@ def report(
     """Write one HTML page with charts, readable offline."""
     from functools import partial
 
+    from canary.baseline.history import is_history
     from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request
+    from canary.errors import UsageError
     from canary.ladder.report import write_result
     from canary.ladder.results import FILE as LADDER
-    from canary.report.pages import REPORT, require_charts, write_report
+    from canary.report.pages import REPORT, require_charts, write_history, write_report
 
     require_charts()
-    first, *others = paths
-    against = (*others, *(baseline or ()))
-    if not against and (first / LADDER).is_file():
+    first = paths[0] if paths else None
+    against = (*(paths or ())[1:], *(baseline or ()))
+    if first is None and remote is None:
+        raise UsageError("nothing to report", "canary report RUN [BASELINE...], or --remote origin")
+    if first is None or (is_history(first) and not against):
+        path = output or (first or Path()) / REPORT
+        with history_at(first, remote, branch) as (root, shown):
+            write_history(root, shown, path, canary)
+    elif not against and (first / LADDER).is_file():
         path = output or first / REPORT
         write_result(first, path)
     else:

@@ -4,7 +4,7 @@ drawn. Never the whole object."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,8 @@ MOST_ROWS = 8
 OF_RECORD = ("loss", "phases")
 MOST_CAUSES = 2
 LONGEST_LINE = 600
+FEW_METRICS = 2
+"""Of a history, if none is named."""
 OF_COMPARISON = ("check", "baseline", "current", "change", "limit", "status")
 
 

@@ -75,6 +75,19 @@ def _comparisons_in(folder: Path) -> list[tuple[str, Compared]]:
     return [(place.name, compared_in(place)) for place in found]
 
 
+def write_history(root: Path, shown: str, path: Path, canary: str | None = None) -> None:
+    """Write the page of a history; `shown` names it.
+
+    Raises:
+        InputError, RecordError: as `history_page`.
+        MachineError: as `write_report`.
+    """
+    require_charts()
+    from canary.report.history_page import history_page
+
+    write_text(path, history_page(root, shown, canary))
+
+
 Load = Callable[[Path], RunRecord]
 
 

@@ -1,8 +1,8 @@
-"""What was found in a history, in words."""
+"""What was found in a history, in words: the same in text, Markdown and HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from canary.report.numbers import amount, signed
 from canary.trends.model import ChangePoint, MachineChange, Series, StoredPoint
@@ -15,6 +15,8 @@ LEAST_AFTER = 3
 """Runs that show a change and so confirm it."""
 LARGEST_PERCENT = 1000.0
 """A larger change is from nearly 0, and its percentage means nothing."""
+HELD = ("confirmed", "waiting", "accepted")
+"""Standings of changes whose level may still hold."""
 DERIVED = {"tokens_per_sec": "step_time_median"}
 """Metrics that follow from another one, so that the command for a change of both stands once."""
 
@@ -112,3 +114,34 @@ def spelled(count: int, what: str) -> str:
 def sentence(text: str) -> str:
     """Return words as a sentence."""
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def findings(series: Series) -> Sequence[str]:
+    """Return every change that may still hold, the newest first."""
+    held = (change for change in reversed(series.changes) if change.standing in HELD)
+    return [change_words(series, change) for change in held]
+
+
+def series_sentence(series: Series, machine_changes: int) -> str:
+    """Return the newest value and what was found, with red runs, periods and machine changes."""
+    values = [point.value for point in series.points if point.value is not None]
+    newest = f"the newest of {len(values)} runs" if len(values) > 1 else "the only run"
+    found = findings(series)
+    periods = {point.period for point in series.points} - {None}
+    red = sum(point.period is None for point in series.points)
+    times = {1: "once", 2: "twice"}.get(machine_changes, f"{machine_changes} times")
+    rest = (
+        f"{spelled(red, 'run')} with a red verdict" if red else "",
+        f"{spelled(len(periods), 'period')}" if len(periods) > 1 else "",
+        f"the machine changed {times}" if machine_changes else "",
+    )
+    value = amount(values[-1], series.unit) if values else "-"
+    none = ", and no change holds" if series.changes else ", and no change was found"
+    if not series.levels:
+        none = ", and too few runs to judge"
+    texts = (
+        f"{newest}: {value}{'' if found else none}",
+        *found,
+        "; ".join(filter(None, rest)),
+    )
+    return " ".join(sentence(text) for text in texts if text)

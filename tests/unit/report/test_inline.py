@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from canary.baseline.history import save
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
