@@ -133,6 +133,32 @@ def charts(current: Path | str, baseline: Path | str | None = None, *names: str)
     return Inline(f"charts of {newest.name or 'a run'}", cut(line, LONGEST_LINE), charts=drawn)
 
 
+def history(folder: Path | str, *names: str) -> Inline:
+    """Return charts of the newest canary of a history, one per metric, for a notebook.
+
+    Args:
+        folder: a history, as `canary save-baseline RUN FOLDER` writes it.
+        names: metrics, such as `final_loss`; none: the two worst.
+
+    Raises:
+        InputError: the folder holds no history, or the canary has no such metric.
+        MachineError: the extra `report` is missing.
+    """
+    require_charts()
+    from canary.report.charts.history import history_charts
+    from canary.report.history_view import headline
+    from canary.report.trend_words import sentence
+    from canary.trends.history import trends_in
+
+    found = trends_in(Path(folder))
+    if not found:
+        raise InputError(f"{folder} holds no runs", "store one: canary save-baseline RUN FOLDER")
+    drawn = history_charts(found[0], "of")
+    every = tuple(replace(one, name=one.name.removeprefix("of-")) for one in drawn)
+    shown = _named(every, names) if names else every[:FEW_METRICS]
+    return Inline(f"history of {found[0].canary}", sentence(headline(found[0])), charts=shown)
+
+
 def _named(found: Iterable[Chart], names: tuple[str, ...]) -> tuple[Chart, ...]:
     every = {chart.name: chart for chart in found}
     for name in names:

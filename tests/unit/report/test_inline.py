@@ -19,8 +19,8 @@ from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.report.inline import charts, shown
-from tests.unit.comparing import example
+from canary.report.inline import charts, history, shown
+from tests.unit.comparing import example, record
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 
@@ -117,6 +117,25 @@ def test_charts_are_chosen_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no chart 'los'") as caught:
         charts(tmp_path / "a", None, "los")
     assert caught.value.hint == "did you mean 'loss'?"
+
+
+def test_a_history_is_charts_of_the_metrics_that_are_named(tmp_path: Path) -> None:
+    for place in range(7):
+        save(tmp_path, record(3600 * place, 0.1, memory_mb=600 if place < 4 else 660))
+    found = history(tmp_path, "max_memory")
+    assert found.line == "Peak memory got worse."
+    assert [one.name for one in found.charts] == ["max_memory"]
+    text = found._repr_html_()
+    assert "Peak memory +10.0%" in text
+    assert "+10.0% run 5" in text, "the label in the chart, without a commit"
+    assert Tags(text).found.count("svg") == 1
+    unnamed = [one.name for one in history(tmp_path).charts]
+    assert unnamed[0] == "max_memory"
+    assert len(unnamed) == 2
+    with pytest.raises(InputError, match="no chart 'max_memor'"):
+        history(tmp_path, "max_memor")
+    with pytest.raises(InputError, match="holds no baseline history"):
+        history(tmp_path / "missing")
 
 
 def test_without_the_extra_the_table_remains() -> None:
