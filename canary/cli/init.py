@@ -1,10 +1,7 @@
-"""The verb `init`: writes a config, or asks questions if a person can answer them and writes the
-workflow."""
+"""The verb `init`: writes a config, or the workflow."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,13 +13,6 @@ from canary.errors import UsageError
 
 if TYPE_CHECKING:
     from canary.gate.workflows import Answers
-
-HOSTED_QUESTION = "Judge on a hosted CPU runner, and only what is learned?"
-RUNNER_QUESTION = (
-    "How does the GPU runner start the canary? docker: it has docker;"
-    " container: jobs run in containers (ARC, Kubernetes); none: neither"
-)
-
 
 ConfigFile = Annotated[
     Path | None, typer.Argument(help="A config to write, instead of the workflow.")
@@ -75,7 +65,6 @@ def init(
     model_cache: ModelCache = None,
     image: Image = None,
     output_dir: WorkflowsDir = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a config, or a workflow that gates pull requests."""
@@ -109,15 +98,8 @@ def init(
     }
     if hosted and not checked(_answers(given)).hosted:
         raise UsageError("--runner hosted and --labels name two kinds of runner", "leave one out")
-    checked(_answers(given))
-    if not yes and can_ask():
-        unsaid = not any((labels, runner, image, model_cache))
-        if unsaid and typer.confirm(HOSTED_QUESTION, default=True, err=True):
-            given["labels"] = (HOSTED,)
-        given |= _asked(given, here)
-    answers = _answers(given)
     folder = output_dir or Path(".github/workflows")
-    typer.echo(write(answers, here, folder, force))
+    typer.echo(write(_answers(given), here, folder, force))
 
 
 def _config(path: Path, kind: str, force: bool, others: tuple[object, ...]) -> None:
@@ -137,62 +119,5 @@ def _answers(given: dict[str, object]) -> Answers:
     return Answers(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
-def can_ask() -> bool:
-    """Return whether a person can answer questions."""
-    return sys.stdin.isatty()
-
-
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.replace(",", " ").split() if word)
-
-
-def _asked(given: dict[str, object], here: Path) -> dict[str, object]:
-    """Ask for each option that was not given, again after a wrong answer."""
-    from canary.gate.workflows import Answers
-
-    defaults = Answers()
-    found: dict[str, object] = {}
-
-    def ask(name: str, question: str, default: str, read: Callable[[str], object] = str) -> None:
-        if given[name] is None:
-            found[name] = typer.prompt(
-                question,
-                default=default,
-                err=True,
-                value_proc=lambda text: _usable(given | found, name, read(text.strip()), here),
-            )
-
-    def confirm(name: str, question: str, default: bool) -> None:
-        if given[name] is None:
-            found[name] = typer.confirm(question, default=default, err=True)
-
-    if _answers(given).hosted:
-        ask("configs", "Canary configs", ",".join(defaults.configs), _words)
-        return found
-    ask("runner", RUNNER_QUESTION, defaults.runner)
-    if (given | found)["runner"] == "container":
-        ask("image", "Image, NAME@sha256:... (empty: write a placeholder)", "")
-    ask("labels", "Labels of the GPU runner", ",".join(defaults.labels), _words)
-    ask("configs", "Canary configs", ",".join(defaults.configs), _words)
-    confirm("forks", "Do pull requests come from forks?", defaults.forks)
-    ask(
-        "compare",
-        "Compare with stored runs (baseline), or train both commits every time (ab)?",
-        defaults.compare,
-    )
-    confirm("nightly", "Run a longer canary every night?", defaults.nightly)
-    ask("model_cache", "Hugging Face home on the runner, if models or data come from the hub", "")
-    return found
-
-
-def _usable(known: dict[str, object], name: str, value: object, here: Path) -> object:
-    """Return the answer if it fits into the workflows; otherwise typer asks again."""
-    from canary.gate.init import check_configs
-    from canary.gate.workflows import checked
-
-    try:
-        answers = checked(_answers(known | {name: value}))
-        check_configs(here, answers.configs)
-    except UsageError as error:
-        raise typer.BadParameter(str(error)) from error
-    return value

@@ -29,16 +29,6 @@ def serve(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
     ] = 8642,
-    host: Annotated[
-        str,
-        typer.Option("--host", help="Where to listen; any address but loopback asks for a token."),
-    ] = "127.0.0.1",
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--token-file", metavar="FILE", help="File with the token [default: a new one]."
-        ),
-    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -51,4 +41,4 @@ def serve(
         if open_:
             typer.launch(address)
 
-    serve_until_stopped(ServeRequest(folder, host, port, token_file), ready)
+    serve_until_stopped(ServeRequest(folder, port), ready)

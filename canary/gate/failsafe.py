@@ -73,7 +73,7 @@ def _last_word(target: Target, problem: BaseException, failed: list[BaseExceptio
     settings, world = target.settings, target.world
     answers = errors_of(settings, reason_of(problem))
     channels = settings.channels
-    wanted = replace(channels, comment="never", status=False, templates={})
+    wanted = replace(channels, comment="never", status=False)
     with _kept(failed):
         wanted = replace(wanted, context=target.context)
     cancelled = isinstance(problem, KeyboardInterrupt)

@@ -1,4 +1,4 @@
-"""Collect what the reporting job judges with: records, baseline, config, acceptance, template.
+"""Collect what the reporting job judges with: records, baseline, config, acceptance.
 
 The changed files of a pull request are evidence for the diagnosis, never for the verdict.
 """
@@ -25,7 +25,6 @@ from canary.gate.context import Target, allowed
 from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_records
 from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
-from canary.github.section import TEMPLATE
 from canary.github.status import key_of
 from canary.github.statuses import context_of
 from canary.github.sticky import comment_author
@@ -151,23 +150,6 @@ def acceptance(target: Target) -> Asked:
     if asked.note and settings.comment == "never" and not settings.status:
         return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
     return asked
-
-
-def templates(target: Target) -> dict[str, str]:
-    """Return the user's comment template from the base branch. If it cannot be read, warn and
-    return an empty dict."""
-    path = target.settings.template
-    if not path:
-        return {}
-    try:
-        content = api_reader(target)(path)
-        problem = f"{path} is missing at {target.base_sha[:9]}"
-    except MachineError as error:
-        content, problem = None, str(error)
-    if content is None:
-        target.world.job.say("warning", f"comment-template: {problem}; using the built-in template")
-        return {}
-    return {TEMPLATE: content.decode("utf-8", errors="replace")}
 
 
 CHUNK = 1 << 16

@@ -133,7 +133,10 @@ def _on_github(answers: Answers) -> Iterator[str]:
         "Replace rlhf-canary/rlhf-canary@v1 with your copy of the RLHF Canary repository and a"
         " commit: OWNER/REPOSITORY@SHA. No release exists yet."
     )
-    yield f"The runner ({', '.join(answers.labels)}) needs {RUNNERS[answers.runner]}."
+    yield (
+        f"The runner ({', '.join(answers.labels)}) needs {RUNNERS[answers.runner]}. Without one:"
+        " canary init --runner hosted --force judges what is learned on a CPU machine of GitHub."
+    )
     if answers.model_cache:
         yield (
             "Create the environment canary-prefetch for the default branch alone, with the secret"

@@ -139,7 +139,6 @@ class ReportSettings(Inputs):
     label: str = Field(ACCEPT_LABEL, alias="CANARY_ACCEPT_LABEL")
     jobs: int = Field(1, ge=1, alias="CANARY_JOBS")
     """Legs of this job's matrix."""
-    template: str = Field("", alias="CANARY_COMMENT_TEMPLATE")
     baseline_branch: Annotated[str, AfterValidator(_branch)] = Field(
         BRANCH, alias="CANARY_BASELINE_BRANCH"
     )

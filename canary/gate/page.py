@@ -9,16 +9,14 @@ from collections.abc import Sequence
 
 from canary.baseline.comparability import own_slug
 from canary.compare.report import WORST_FIRST
-from canary.errors import CanaryError, MachineError
+from canary.errors import CanaryError
 from canary.gate.inputs import ReportSettings
-from canary.github.confined import Limits, confined, one_line
+from canary.github.confined import confined, not_drawn
 from canary.github.status import Answer
 from canary.github.workflow import Job
 from canary.report.pages import can_draw, comparisons_text
 from canary.report.render import write_text
 
-LIMITS = Limits(cpu_s=120, wall_s=300.0)
-"""The engine that draws reserves gigabytes of addresses, so its memory has no limit of its own."""
 NOT_INSTALLED = "no report with charts: the packages that draw it are not installed"
 
 
@@ -42,13 +40,9 @@ def leave_page(settings: ReportSettings, judged: Sequence[Answer], job: Job) -> 
     several = [(one.canary, one.compared) for one in worst_first]
     path = settings.report / f"{own_slug(settings.name)}-report.html"
     try:
-        write_text(path, confined(comparisons_text, several, limits=LIMITS, failed=_not_drawn))
+        write_text(path, confined(comparisons_text, several))
         job.set_outputs({"report-file": str(path)})
     except CanaryError as problem:
         job.say("notice", str(problem))
     except Exception as problem:  # noqa: BLE001 - the answer is out, so the job must not fail
-        job.say("notice", str(_not_drawn(f"an unexpected {type(problem).__name__}")))
-
-
-def _not_drawn(why: str) -> MachineError:
-    return MachineError(f"no report with charts: {one_line(why)}")
+        job.say("notice", str(not_drawn(f"an unexpected {type(problem).__name__}")))

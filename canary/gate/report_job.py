@@ -35,7 +35,6 @@ from canary.gate.gathering import (
     baseline_of,
     changed_files,
     records_of,
-    templates,
 )
 from canary.gate.grounds import Grounds, commit_of, error
 from canary.gate.inputs import ReportSettings, with_nightly
@@ -154,7 +153,6 @@ def concluded(target: Target) -> int:
         _find_base(target)
         wanted = replace(wanted, context=target.context)
         asked = allowed(lambda: acceptance(target))
-        wanted = replace(wanted, templates=templates(target))
         scratch = TemporaryDirectory(prefix="canary-gate-", ignore_cleanup_errors=True)
         judged = _judged(target, asked.acceptance, Path(target.kept.enter_context(scratch)))
     except CanaryError as problem:

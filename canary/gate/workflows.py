@@ -33,7 +33,7 @@ BY_DIGEST = re.compile(r"[a-z0-9][a-z0-9./_:-]*@sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers to `canary init`'s questions. The examples are written with the defaults."""
+    """The options of `canary init`. The examples are written with the defaults."""
 
     runner: Runner = "docker"
     """docker: the action starts a container; container: the job runs in one; none: no container."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -78,7 +78,7 @@ class Section(BaseModel):
 
     @property
     def words(self) -> str:
-        """The answer, for a cell of a table; empty if a user's template begins otherwise."""
+        """The answer, for a cell of a table; empty if its section begins otherwise."""
         first = self.text.strip().partition("\n")[0]
         found = re.fullmatch(r"\*\*\S+ (?:[A-Z][a-z]+: )?(.*)\*\*", first)
         words = found[1] if found else ""
@@ -104,14 +104,8 @@ def parse(body: str) -> list[Section]:
     return found
 
 
-def sections_of(
-    answers: Sequence[Answer], source: Source, templates: Mapping[str, str] | None = None
-) -> list[Section]:
-    """Return a section per answer, by name; they share the comment's limit of length.
-
-    Raises:
-        ConfigError: the user's template cannot be rendered.
-    """
+def sections_of(answers: Sequence[Answer], source: Source) -> list[Section]:
+    """Return a section per answer, by name; they share the comment's limit of length."""
     limit = max(LIMIT // max(1, len(answers)) - 600, LEAST)
     found = [
         Section(
@@ -127,7 +121,6 @@ def sections_of(
                 answer.comparison,
                 source,
                 limit,
-                templates,
                 answer.note,
                 answer.hint,
             ),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from github.Repository import Repository
 
-from canary.errors import ConfigError, MachineError
+from canary.errors import MachineError
 from canary.github.client import Hub, Refused
 from canary.github.comment import comment_of, says_the_same, sections_of
 from canary.github.status import PENDING, Answer, Source, status_of
@@ -35,7 +35,6 @@ class Channels:
     """Name of the status: the job's, and the base branch's unless that is the default branch."""
     jobs: int = 1
     """Legs of the job's matrix, which may write the comment at once."""
-    templates: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,7 @@ def publish(
     job: Job,
 ) -> Published:
     """Publish the answer to all channels; the summary first, because it needs no permission."""
-    try:
-        sections = sections_of(answers, source, channels.templates)
-    except ConfigError as error:
-        job.say("warning", f"{error}; using the built-in template")
-        sections = sections_of(answers, source)
+    sections = sections_of(answers, source)
     text = status_of(answers, channels.strict)
     job.add_summary(comment_of(sections))
     comment_url = unanswered = ""

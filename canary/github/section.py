@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jinja2
-
 from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.report import Comparison
-from canary.errors import ConfigError
-from canary.github.confined import confined, unusable
 from canary.github.status import Source
 from canary.report.bisect_hint import Hint
 from canary.report.escape import ZERO_WIDTH, on_lines
@@ -104,68 +100,29 @@ def section(
     found: Comparison,
     source: Source,
     limit: int,
-    templates: Mapping[str, str] | None = None,
     note: str = "",
     hint: Hint | None = None,
 ) -> str:
     """Return the Markdown of one comparison, at most `limit` characters.
 
-    `templates`: the user's templates by name; a `comment.md.jinja` replaces ours and may extend it.
     `note`: the note to show below the first line. `hint`: how to find the culprit.
-
-    Raises:
-        ConfigError: the user's template cannot be rendered.
     """
     view = comment_view(found, note, hint)
-    if templates:
-        return confined(rendered, dict(templates), view, source, limit)
-    return rendered({}, view, source, limit)
-
-
-def rendered(templates: Mapping[str, str], view: CommentView, source: Source, limit: int) -> str:
-    """Return the Markdown of a view, at most `limit` characters.
-
-    Raises:
-        ConfigError: the user's template cannot be rendered.
-        MemoryError: it needs too much memory; `confined` handles this and the other limits.
-    """
-    template = _template(templates)
-    text = _render(template, view, source)
+    text = _render(view, source)
     for name, cut in CUTS:
         if len(text) <= limit:
             return text
         smaller = cut(view)
         if smaller != view:
             view = replace(smaller, left_out=(*smaller.left_out, name))
-            text = _render(template, view, source)
+            text = _render(view, source)
     if len(text) > limit:
         text = text[: limit - len(CUT_HERE)].rsplit("\n", 1)[0] + CUT_HERE
     return text
 
 
-def _template(templates: Mapping[str, str]) -> jinja2.Template:
-    others = dict(templates)
-    users = others.pop(TEMPLATE, None)
-    made = environment(others)
-    if users is None:
-        return made.get_template(TEMPLATE)
-    try:
-        return made.from_string(users)
-    except jinja2.TemplateSyntaxError as error:
-        raise ConfigError(
-            f"the comment template is not valid Jinja: line {error.lineno}: {error.message}",
-            "correct that line",
-        ) from error
-    except (RecursionError, SyntaxError, ValueError) as error:
-        raise unusable(f"{type(error).__name__}: {error}") from error
-
-
-def _render(template: jinja2.Template, view: CommentView, source: Source) -> str:
-    try:
-        text = template.render(view=view, source=source, table=table(view), headings=HEADINGS)
-    except MemoryError:
-        raise
-    except Exception as error:  # The user's template may raise anything.
-        raise unusable(f"{type(error).__name__}: {error}") from error
+def _render(view: CommentView, source: Source) -> str:
+    template = environment().get_template(TEMPLATE)
+    text = template.render(view=view, source=source, table=table(view), headings=HEADINGS)
     # No text may begin an HTML comment, because our marks are HTML comments.
     return re.sub(r"<(?=!--)", f"<{ZERO_WIDTH}", tidy(text))

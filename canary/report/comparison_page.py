@@ -13,7 +13,6 @@ from canary.errors import counted
 from canary.record.types import RunRecord
 from canary.report.charts.chart import Chart
 from canary.report.charts.curves import cost_charts, learning_charts
-from canary.report.charts.launches import launch_charts
 from canary.report.charts.phases import phase_charts
 from canary.report.charts.sides import ShownSides
 from canary.report.numbers import amount
@@ -44,7 +43,6 @@ def charts_of(sides: ShownSides) -> Iterator[Chart]:
     if sides.found is not None and not compared(sides.found):
         sides = replace(sides, baseline=())
     yield from learning_charts(sides)
-    yield from launch_charts(sides)
     yield from phase_charts(sides)
     yield from cost_charts(sides)
 

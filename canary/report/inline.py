@@ -17,12 +17,6 @@ from canary.report.charts.theme import LIGHT
 from canary.report.html import filled
 from canary.report.numbers import amount
 from canary.report.pages import can_draw, require_charts
-from canary.report.profile import (
-    DIFFERENCE_HEADINGS,
-    OPERATOR_HEADINGS,
-    profiled_pair,
-    view_of_profile,
-)
 from canary.report.view import figures_of, view_of
 
 if TYPE_CHECKING:
@@ -137,29 +131,6 @@ def charts(current: Path | str, baseline: Path | str | None = None, *names: str)
     newest = compared.current[-1]
     line = compared.found.first_line if before else newest.status
     return Inline(f"charts of {newest.name or 'a run'}", cut(line, LONGEST_LINE), charts=drawn)
-
-
-def profile(current: Path | str, baseline: Path | str | None = None) -> Inline:
-    """Return the operators of a run for a notebook, or how they differ from those of a baseline.
-
-    Args:
-        current: folder of a profiled run.
-        baseline: folder of the run to compare it with.
-
-    Raises:
-        InputError: a run is missing or has no profile.
-    """
-    before = None if baseline is None else Path(baseline)
-    run, found = profiled_pair(Path(current), before)
-    view = view_of_profile(run, found, before, MOST_ROWS)
-    return Inline(
-        title=view.title,
-        line="; ".join(view.bottlenecks)
-        if view.against is None
-        else f"{view.against.title}: {view.against.note}",
-        headings=OPERATOR_HEADINGS if view.against is None else DIFFERENCE_HEADINGS,
-        rows=view.operators if view.against is None else view.against.rows,
-    )
 
 
 def history(folder: Path | str, *names: str) -> Inline:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canary.compare.report import Comparison
 from canary.errors import UsageError, counted, printable, writing
@@ -45,24 +44,14 @@ COLUMNS = {
 HEADINGS = tuple(COLUMNS.values())
 
 
-def environment(
-    overrides: Mapping[str, str] | None = None, *, html: bool = False
-) -> jinja2.Environment:
-    """Return a sandboxed environment in which an unknown name in a template is an error.
+@functools.cache
+def environment(*, html: bool = False) -> jinja2.Environment:
+    """Return an environment in which an unknown name in a template is an error.
 
-    Args:
-        overrides: the user's templates by name. They come before ours and can extend them.
-        html: escape every text.
+    `html`: escape every text.
     """
-    return _environment(tuple((overrides or {}).items()), html)
-
-
-@functools.lru_cache(maxsize=4)
-def _environment(overrides: tuple[tuple[str, str], ...], html: bool) -> jinja2.Environment:
-    made = ImmutableSandboxedEnvironment(
-        loader=jinja2.ChoiceLoader(
-            [jinja2.DictLoader(dict(overrides)), jinja2.FileSystemLoader(TEMPLATES)]
-        ),
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

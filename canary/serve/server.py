@@ -1,35 +1,35 @@
-"""Bind, print the address, and serve until Ctrl-C."""
+"""The server: bind on the loopback interface, print the address, and answer until Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
-import ipaddress
 import os
-import secrets
-import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from canary.errors import InputError, MachineError, UsageError
-from canary.report.pages import can_draw
+from canary.errors import CanaryError, InputError, MachineError, UsageError
+from canary.report.html import asset
+from canary.report.pages import require_charts
+from canary.serve.following import UNREADABLE
+from canary.serve.guard import answer_headers, refusal
+from canary.serve.pages import NoSuchPage, Site, message
 
-if TYPE_CHECKING:
-    from canary.serve.guard import Entrance
-
-NEEDED = ("starlette", "uvicorn")
 PORT = 8642
 LOOPBACK = "127.0.0.1"
-LEAST_TOKEN = 16
-"""Characters of a token that a user chooses."""
-BACKLOG = 64
 NICENESS = 10
 """Added to the priority number: a training on this machine goes first."""
-STOPPING_S = 3
-"""Seconds that open connections get to end."""
+ASSETS = {
+    "/style.css": ("text/css", ("report.css", "served.css")),
+    "/report.js": ("text/javascript", ("report.js",)),
+    "/live.js": ("text/javascript", ("live.js",)),
+}
 
 
 @dataclass(frozen=True)
@@ -37,123 +37,120 @@ class ServeRequest:
     """The arguments of `canary serve`."""
 
     folder: Path
-    host: str = LOOPBACK
     port: int = PORT
-    token_file: Path | None = None
-
-
-def require_server() -> None:
-    """Raise MachineError if the extra is missing."""
-    if not can_draw() or any(importlib.util.find_spec(name) is None for name in NEEDED):
-        raise MachineError(
-            "pages need the extra `serve`",
-            "install its packages: pip install starlette uvicorn altair vl-convert-python",
-        )
 
 
 def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
     """Serve a folder's runs until Ctrl-C; `ready` gets the address.
 
     Raises:
-        InputError: there is no such folder or token.
+        InputError: there is no such folder.
         UsageError: the folder is a run.
-        MachineError: the extra is missing, or the address cannot be bound.
+        MachineError: the extra is missing, or the port cannot be bound.
     """
-    require_server()
-    _check(request)
-    import uvicorn
-
-    from canary.serve.app import application
-    from canary.serve.connections import MOST_CONNECTIONS, Connection
-    from canary.serve.guard import Entrance
-    from canary.serve.pages import Site
-
-    token = _token(request)
-    with _bound(request) as listening:
-        entrance = Entrance(request.host, listening.getsockname()[1], token)
-        config = uvicorn.Config(
-            application(Site(request.folder), entrance),
-            loop="asyncio",
-            http=Connection,
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            lifespan="off",
-            ws="none",
-            limit_concurrency=MOST_CONNECTIONS + 2,  # `Connection` closes those above
-            timeout_graceful_shutdown=STOPPING_S,
-        )
-        server = uvicorn.Server(config)
+    require_charts()
+    _check(request.folder)
+    with bound(request) as server, contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it.
         with contextlib.suppress(OSError):
             os.nice(NICENESS)
-        ready(address(entrance))
-        try:
-            server.run(sockets=[listening])
-        except KeyboardInterrupt:
-            return  # It is how a user ends it.
+        ready(f"http://{LOOPBACK}:{server.server_port}/")
+        server.serve_forever()
 
 
-def address(entrance: Entrance) -> str:
-    """Return the address to open; it has the token, if there is one."""
-    from canary.serve.guard import EVERY_ADDRESS, in_address
-
-    host = socket.gethostname() if entrance.host in EVERY_ADDRESS else in_address(entrance.host)
-    token = f"?token={entrance.token}" if entrance.token else ""
-    return f"http://{host}:{entrance.port}/{token}"
-
-
-def _check(request: ServeRequest) -> None:
-    if not request.folder.is_dir():
-        what = "is not a folder" if request.folder.exists() else "does not exist"
-        raise InputError(f"{request.folder} {what}", "`canary run` makes a folder of runs")
-    if (request.folder / "metrics.json").exists():
-        raise UsageError(f"{request.folder} is a run", f"canary serve {request.folder.parent}")
+def _check(folder: Path) -> None:
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise InputError(f"{folder} {what}", "`canary run` makes a folder of runs")
+    if (folder / "metrics.json").exists():
+        raise UsageError(f"{folder} is a run", f"canary serve {folder.parent}")
 
 
-def _token(request: ServeRequest) -> str:
-    """Return the token; empty on the loopback interface, unless there is a file with one."""
-    if request.token_file is None:
-        return "" if _is_loopback(request.host) else secrets.token_urlsafe(24)
-    try:
-        token = request.token_file.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
-        why = (error.strerror or "") if isinstance(error, OSError) else "it is not plain text"
-        raise InputError(
-            f"cannot read {request.token_file}: {why}", "without --token-file a new token is made"
-        ) from error
-    if len(token) < LEAST_TOKEN or not all(c.isalnum() or c in "-_" for c in token):
-        raise InputError(
-            f"the token in {request.token_file} is too short, or has other characters",
-            f"write {LEAST_TOKEN} or more letters, digits, - and _ into it",
-        )
-    return token
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _bound(request: ServeRequest) -> socket.socket:
-    """Return a listening socket.
+def bound(request: ServeRequest) -> ThreadingHTTPServer:
+    """Return a listening server.
 
     Raises:
-        MachineError: the port is in use, or the host is not this machine's.
+        MachineError: the port is in use, or not allowed.
     """
-    family = socket.AF_INET6 if ":" in request.host else socket.AF_INET
     try:
-        return socket.create_server((request.host, request.port), family=family, backlog=BACKLOG)
+        return ThreadingHTTPServer((LOOPBACK, request.port), answering(Site(request.folder)))
     except OSError as error:
+        hint = "choose another with --port; 0 takes a free one"
         if error.errno == errno.EADDRINUSE:
-            raise MachineError(
-                f"port {request.port} is in use", "choose another with --port; 0 takes a free one"
-            ) from error
+            raise MachineError(f"port {request.port} is in use", hint) from error
         raise MachineError(
-            # Python adds the address to the system's reason.
-            f"cannot listen on {request.host}:{request.port}: "
-            f"{os.strerror(error.errno) if error.errno else error}",
-            "choose another --host or --port",
+            f"cannot listen on port {request.port}: {error.strerror}", hint
         ) from error
+
+
+def answering(site: Site) -> Callable[..., BaseHTTPRequestHandler]:
+    """Return what the standard library calls with each connection."""
+    return partial(_Answer, site, threading.Lock(), answer_headers())
+
+
+class _Answer(BaseHTTPRequestHandler):
+    """Answers one request. It only reads: there is no method but GET."""
+
+    timeout = 10.0  # in seconds, until the request must be complete
+    server_version, sys_version = "canary", ""
+
+    def __init__(
+        self, site: Site, drawing: threading.Lock, headers: dict[str, str], *connection: Any
+    ) -> None:
+        """`drawing`: held while a page with charts is made, by one thread at a time."""
+        self._site, self._drawing, self._own_headers = site, drawing, headers
+        super().__init__(*connection)
+
+    def do_GET(self) -> None:
+        """Answer with a page, a style sheet or a script."""
+        why = refusal(self.headers)
+        place = urlsplit(self.path)
+        if why:
+            self._send(403, "text/plain", f"{why}\n")
+        elif place.path in ASSETS:
+            kind, names = ASSETS[place.path]
+            self._send(200, kind, "".join(map(asset, names)))
+        else:
+            asked = {name: found[0] for name, found in parse_qs(place.query).items()}
+            self._send(*self._page(unquote(place.path), asked))
+
+    def _page(self, path: str, asked: dict[str, str]) -> tuple[int, str, str]:
+        """Return status, type and text of a page; an error that a user can cause is one too."""
+        try:
+            return 200, "text/html", self._made(path, asked)
+        except CanaryError as error:
+            code = 404 if isinstance(error, NoSuchPage) else 400
+            return code, "text/html", message(error.message, error.hint or "")
+        except UNREADABLE as error:
+            # A stranger's record may be valid and still make no sense.
+            what = f"{type(error).__name__}: {error}"
+            return 500, "text/html", message("this cannot be shown", what)
+
+    def _made(self, path: str, asked: dict[str, str]) -> str:
+        if path == "/":
+            return self._site.runs()
+        with self._drawing:
+            if path.startswith("/run/"):
+                return self._site.run(path.removeprefix("/run/"))
+            if path.startswith("/ladder/"):
+                return self._site.ladder(path.removeprefix("/ladder/"))
+            if path == "/compare":
+                return self._site.comparison(asked.get("current", ""), asked.get("baseline", ""))
+        raise NoSuchPage("no such page", "go back to the list of runs")
+
+    def _send(self, code: int, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(code)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):  # The reader has left.
+            self.wfile.write(body)
+
+    def end_headers(self) -> None:
+        """Add what every answer has, also that of the standard library to a wrong request."""
+        for name, value in self._own_headers.items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, *said: object) -> None:
+        """Log nothing: the terminal shows the address alone."""

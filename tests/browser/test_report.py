@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import altair as alt
 import pytest
 
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
+from canary.report.charts.chart import Chart, Layer
 from canary.report.charts.sides import ShownRun, ShownSides
 from canary.report.comparison_page import comparisons_page
+from canary.report.page import Page, page_text
 from tests.browser.opened import SCREENS, Opened, leave_three_rows, serious, unfold
-from tests.unit.comparing import history, record, records
+from tests.unit.comparing import history, records
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.pages.making import numbers, page_of, rows
 
@@ -123,15 +126,16 @@ def test_every_table_and_its_csv_is_reached_by_keyboard(
 
 
 def test_a_cell_of_the_csv_is_no_formula(browser: Browser, tmp_path: Path) -> None:
-    run = record(1, run_id="=HYPERLINK(1)")
+    layer = Layer([{"x": 1}], alt.Chart().mark_point().encode(x="x:Q"))
+    chart = Chart("loss", "Loss", "1.", ("text",), (("=HYPERLINK(1)",),), (layer,))
     made = tmp_path / "report.html"
-    made.write_text(page_of([run], [record(2)]), encoding="utf-8")
+    made.write_text(page_text(Page("a page", "One."), [chart]), encoding="utf-8")
     opened = Opened(browser, made)
-    opened.page.locator("#launches summary").click()
+    opened.page.locator("#loss summary").click()
     with opened.page.expect_download() as download:
-        opened.page.locator("#launches button").click()
-    download.value.save_as(tmp_path / "launches.csv")
-    assert "'=HYPERLINK(1)" in (tmp_path / "launches.csv").read_text()
+        opened.page.locator("#loss button").click()
+    download.value.save_as(tmp_path / "loss.csv")
+    assert "'=HYPERLINK(1)" in (tmp_path / "loss.csv").read_text()
     opened.context.close()
 
 

@@ -19,8 +19,8 @@ LOGGED = str(ROOT / "tests" / "data" / "imports" / "presets" / "lightning")
 WITHOUT = """
 import importlib.machinery, sys
 
-EXTRAS = ("accelerate altair anyio datasets huggingface_hub numpy pandas peft ray ruptures scipy "
-          "starlette submitit tensorboard torch transformers trl uvicorn vl_convert").split()
+EXTRAS = ("accelerate altair datasets huggingface_hub numpy pandas peft ray ruptures scipy "
+          "submitit tensorboard torch transformers trl vl_convert").split()
 
 class Core(importlib.machinery.PathFinder):
     @classmethod
@@ -46,7 +46,7 @@ SIDES = [str(RECORDED / name) for name in ("sft_smoke_again.json", "sft_smoke.js
 VERBS = [
     (["demo"], 2, "rlhf-canary[train]"),
     (["report", *EXPLAINED], 4, "needs the extra `report`"),
-    (["serve", "."], 4, "need the extra `serve`"),
+    (["serve", "."], 4, "needs the extra `report`"),
     (["history", str(RECORDED)], 4, "rlhf-canary[history]"),
     (["import", LOGGED], 2, "pip install tensorboard"),
     (["matrix", "slurm.yaml"], 2, "rlhf-canary[slurm]"),

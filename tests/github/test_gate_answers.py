@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from canary.errors import CanaryError, ConfigError, Stopped, UsageError
+from canary.errors import CanaryError, Stopped, UsageError
 from canary.gate import report_job
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings
@@ -438,34 +438,6 @@ def test_what_is_no_file_of_githubs_is_never_taken_for_a_new_config(
     assert judged(house, pull)[:2] == (4, "error")
     (comment,) = house.comments(pull)
     assert sentence in comment.body.replace("\u200b", "").replace("\\", "")
-
-
-def test_a_template_that_cannot_be_read_costs_no_answer(
-    house: Gatehouse, github: GitHub, pull: Pull
-) -> None:
-    github.trouble.answers("GET", "/contents/own.jinja", times=9)
-    said = house.judge(pull, house.run(), comment_template="own.jinja")
-    assert said.code == 0
-    assert "comment-template" in said.log
-
-
-def test_a_template_is_rendered_once_so_that_chance_costs_no_answer(
-    house: Gatehouse, pull: Pull, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    house.commit(files={"own.jinja": "own words"})
-    drawn: list[object] = []
-
-    def once(*_: Any) -> str:
-        drawn.append(_)
-        if len(drawn) > 1:
-            raise ConfigError("the second rendering fails", "do not render twice")
-        return "own words"
-
-    monkeypatch.setattr("canary.github.section.confined", once)
-    pull.base_sha = house.heads["main"]
-    assert house.judge(pull, house.run(), comment_template="own.jinja").code == 0
-    assert len(drawn) == 1
-    assert "own words" in house.comments(pull)[0].body
 
 
 # Schedules.

@@ -209,17 +209,6 @@ def test_not_knowing_ones_own_login_does_not_cost_the_answer(
     assert len(house.comments(pull)) == 1
 
 
-@pytest.mark.parametrize("template", ["{{ 1/0 }}", "{% for x in range(999999) %}{% endfor %}"])
-def test_a_template_that_fails_while_it_runs_is_replaced_by_ours(
-    house: Gatehouse, template: str
-) -> None:
-    house.commit(files={"own.jinja": template})
-    pull = house.pull()
-    said = house.judge(pull, house.run(), comment_template="own.jinja")
-    assert "using the built-in template" in said.log
-    assert len(house.comments(pull)) == 1
-
-
 def test_a_missing_baseline_branch_is_told_from_one_with_few_runs(house: Gatehouse) -> None:
     git(house.bare, "update-ref", "-d", "refs/heads/canary-baselines")
     said = house.judge(house.pull(), house.run())

@@ -127,7 +127,7 @@ def test_the_process_that_draws_has_no_token(
     def run(*words: Any, **more: Any) -> Any:
         if b"comparisons_text" in (more.get("input") or b""):
             given.append(more)
-            return subprocess.CompletedProcess(words, 0, b'["page", "", ""]')
+            return subprocess.CompletedProcess(words, 0, b'["page", ""]')
         return real(*words, **more)
 
     monkeypatch.setattr("subprocess.run", run)
@@ -136,17 +136,6 @@ def test_the_process_that_draws_has_no_token(
     (child,) = given
     assert set(child["env"]) <= {"PATH", "LANG", "LD_LIBRARY_PATH"}
     assert house.github.token.encode() not in child["input"]
-
-
-@pytest.mark.usefixtures("sketched")
-def test_a_users_template_may_leave_the_report_out_or_put_it_elsewhere(house: Gatehouse) -> None:
-    own = '{% extends "comment.md.jinja" %}{% block lead %}{% endblock %}'
-    elsewhere = own + "{% block footer %}See {{ source.report }}.\n{{ super() }}{% endblock %}"
-    for text, count in ((own, 0), (elsewhere, 1)):
-        house.commit(files={"own.jinja": text})
-        pull = house.pull()
-        said = house.judge(pull, house.run(SLOW), comment_template="own.jinja")
-        assert house.comments(pull)[0].body.count(link(said)) == count
 
 
 def test_the_baseline_branch_takes_no_picture() -> None:

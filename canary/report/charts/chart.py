@@ -36,7 +36,6 @@ OTHERS = tuple(LIGHT[name] for name in ("blue", "purple", "teal", "brown"))
 BEFORE, NOW = "baseline", "current"
 SIDE_COLOURS = alt.Scale(domain=[BEFORE, NOW], range=[BASELINE, CURRENT])
 SIDE_DASHES = alt.Scale(domain=[BEFORE, NOW], range=[[4, 3], [1, 0]])
-SIDE_SHAPES = alt.Scale(domain=[BEFORE, NOW], range=["circle", "diamond"])
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def test_init_writes_all_or_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
-        main(["init", "--yes", "--nightly"])
+        main(["init", "--nightly"])
     assert ended.value.code == 4
     assert "No space left on device (free some space" in capsys.readouterr().err
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

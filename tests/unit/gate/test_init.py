@@ -1,4 +1,4 @@
-"""`canary init`: what it writes, what it refuses, what it asks."""
+"""`canary init`: what it writes, and what it refuses."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def canary(answers: Answers | None = None) -> Any:
     return yaml.safe_load(rendered(answers or Answers())["canary.yml"])
 
 
-def run(*arguments: str, typed: str | None = None) -> str:
-    done = CliRunner().invoke(app, ["init", *arguments], input=typed)
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["init", *arguments])
     if done.exception:
         raise done.exception
     return done.output
 
 
-def test_without_a_terminal_nothing_is_asked_and_one_workflow_is_written(here: Path) -> None:
+def test_nothing_is_asked_and_one_workflow_is_written(here: Path) -> None:
     said = run()
     (path,) = (here / ".github" / "workflows").iterdir()
     assert path.name == "canary.yml"
@@ -239,24 +239,6 @@ def test_what_is_left_to_do_names_the_secret_and_the_danger_of_forks(tmp_path: P
     assert "HF_TOKEN" in said
 
 
-def test_someone_at_a_terminal_is_asked_only_what_is_open(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
-    said = run("--no-forks", typed="n\n\ngpu-a,gpu-b\n\nab\nn\n\n")
-    assert "forks?" not in said
-    job = yaml.safe_load((here / ".github/workflows/canary.yml").read_text())
-    assert job["jobs"]["run"]["runs-on"] == ["gpu-a", "gpu-b"]
-    assert job["jobs"]["report"]["steps"][0]["with"]["compare"] == "ab"
-
-
-def test_the_hosted_form_is_offered_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
-    said = run(typed="\n\n")
-    assert "hosted CPU runner, and only what is learned? [Y/n]" in said
-    assert "canary ab" in (here / ".github/workflows/canary.yml").read_text()
-
-
 def test_the_default_branch_is_that_of_the_clone(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     assert default_branch(tmp_path) is None
@@ -299,26 +281,6 @@ def test_a_config_that_is_there_must_be_one(here: Path, content: str | None) -> 
     with pytest.raises(UsageError, match=r"c\.yaml"):
         run("--config", "c.yaml")
     assert not (here / ".github").exists()
-
-
-def test_a_wrong_answer_is_refused_at_once_and_an_image_is_asked_for_where_jobs_run_in_one(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
-    said = run(typed=f"n\npodman\ncontainer\n{OWN_IMAGE}\ngpu\n\nn\n\nn\n\n")
-    before, after = said.split("--runner podman is unknown")
-    assert "Labels of the GPU runner" not in before
-    assert "Labels of the GPU runner" in after
-    job = yaml.safe_load((here / ".github/workflows/canary.yml").read_text())
-    assert job["jobs"]["run"]["container"] == {"image": OWN_IMAGE}
-
-
-def test_a_wrong_option_is_refused_before_any_question(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
-    with pytest.raises(UsageError, match="--compare both"):
-        run("--compare", "both", typed="")
 
 
 def test_a_config_whose_command_the_workflows_will_give_is_one_too(here: Path) -> None:

@@ -12,9 +12,8 @@ from canary.compare.diagnosis.source_changes import parse_diff
 from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
-from canary.errors import ConfigError
 from canary.github.comment import LIMIT, comment_of, has_sections, merged, parse, sections_of
-from canary.github.section import TEMPLATE, section
+from canary.github.section import section
 from canary.github.status import LONGEST_DESCRIPTION, Answer, Source, shortened, status_of, worst
 from canary.report.render import render
 from tests.unit.comparing import history, record, records
@@ -95,7 +94,7 @@ def test_a_mark_that_is_not_as_this_version_writes_it_is_no_section(
 
 
 def test_what_a_reader_sees_says_nothing_to_a_later_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does the comment's first line, the word for an accepted change, or a user's template."""
+    """Nor does the comment's first line, or the word for an accepted change."""
     found = replace(comparison("changed", "Accepted, says who wrote this."), accepted="a label")
     before = body({"sft": found, "dpo": comparison()}, source())
     monkeypatch.setattr("canary.github.comment.ACCEPTED", "regression")
@@ -187,34 +186,11 @@ def test_a_comment_that_grows_over_the_limit_by_merging_is_cut() -> None:
     assert text.count("Regression: median step time") >= 4
 
 
-def test_users_override_one_block_and_keep_the_rest() -> None:
-    own = '{% extends "comment.md.jinja" %}{% block footer %}Ask #ml-infra.{% endblock %}'
-    text = section(slow(), source(), LIMIT, {TEMPLATE: own})
-    assert "Ask #ml-infra." in text
-    assert "Failed checks" in text
-    assert "<sub>commit" not in text
-
-
-@pytest.mark.spread(2)
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        ("{% if %}", "is not valid Jinja: line 1"),
-        ("{{ view.nothing }}", "cannot be rendered"),
-        ("{{ ''.__class__.__mro__ }}", "cannot be rendered"),
-        ("{{ view.rows.append(1) }}", "cannot be rendered"),
-        ('{% include "../../etc/passwd" %}', "cannot be rendered"),
-    ],
-)
-def test_a_template_that_is_wrong_or_reaches_out_is_refused(template: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        section(slow(), source(), LIMIT, {TEMPLATE: template})
-
-
-def test_no_template_can_write_the_comments_own_marks() -> None:
+def test_no_text_can_write_the_comments_own_marks() -> None:
     text = body({"sft": comparison()}, source())
     forged = f"<!-- rlhf-canary:end --><!-- rlhf-canary:section x bb 1.1 pass -->{text}"
-    own = comment_of(sections_of([Answer("sft", slow())], source(), {TEMPLATE: forged}))
+    hostile = comparison("regression", forged)
+    own = comment_of(sections_of([Answer("sft", hostile)], source()))
     assert [one.verdict for one in parse(own)] == ["regression"]
 
 

@@ -101,16 +101,10 @@ def test_the_charts_numbers_are_the_comparisons(slower: Comparison) -> None:
     current, baseline = records([0.15] * 3, first=50), history()
     sides = ShownSides(tuple(map(ShownRun, current)), tuple(map(ShownRun, baseline)), slower)
     page = page_of_sides(sides)
-    launches = numbers(page, "launches")["rows"]
-    assert [row[3] for row in launches if row[0] == "current"] == pytest.approx([150.0] * 3)
-    assert len([row for row in launches if row[0] == "baseline"]) == len(baseline)
     losses = numbers(page, "loss")
     place = losses["columns"].index("current")
     shown = {row[0]: row[place] for row in losses["rows"]}
     assert shown == dict(enumerate(current[-1].stability.loss_values, start=1))
-    check = slower.check("step_time_median")
-    message = f"{check.message[0].upper()}{check.message[1:]}"
-    assert message in Read(page).text
 
 
 def answers_of(page: str) -> dict[str, str]:
@@ -142,17 +136,13 @@ def uneven_steps() -> tuple[list[RunRecord], list[RunRecord]]:
 
 
 @WORDS
-def test_the_answer_about_speed_is_the_number_of_the_first_line_and_of_the_launches() -> None:
+def test_the_answer_about_speed_is_the_number_of_the_first_line() -> None:
     current, baseline = uneven_steps()
     found = compare_to_baseline(current, baseline)
     median = found.check("step_time_median").message
     assert median in found.first_line
     page = page_of(current, baseline)
     assert answers_of(page)["Is it slower?"] == f"Not decided: {median}."
-    caption = re.search(r'id="launches".*?<figcaption>(.*?)</figcaption>', page, re.DOTALL)
-    assert caption
-    assert html.unescape(caption[1]).startswith(f"{median[0].upper()}{median[1:]}")
-    assert [row[3] for row in numbers(page, "launches")["rows"]] == [106.0, 100.0]
 
 
 @WORDS
@@ -249,13 +239,6 @@ def test_steps_that_are_no_regular_file_are_not_read(tmp_path: Path, name: str) 
     assert shown_run(record(1), tmp_path).rows == ()
 
 
-def test_very_many_launches_do_not_fill_the_page() -> None:
-    odd = record(1)
-    odd.launches = odd.launches * 50_000
-    assert len(page_of([odd], [record(2)]).encode()) < 1_000_000
-
-
-@WORDS
 def test_a_page_of_imported_runs_calls_no_unknown_setting_equal() -> None:
     runs = [imported(record(number)) for number in range(4)]
     page = page_of([runs[3]], runs[:3])

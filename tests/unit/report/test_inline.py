@@ -19,8 +19,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.errors import InputError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.report.inline import charts, history, profile, shown
-from tests.unit.cli.test_profile_verb import SLOWER, USUAL, run_of
+from canary.report.inline import charts, history, shown
 from tests.unit.comparing import example, record
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
@@ -118,13 +117,6 @@ def test_charts_are_chosen_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no chart 'los'") as caught:
         charts(tmp_path / "a", None, "los")
     assert caught.value.hint == "did you mean 'loss'?"
-
-
-def test_two_profiles_show_what_is_new_and_gone(tmp_path: Path) -> None:
-    run, base = run_of(tmp_path, "run", SLOWER), run_of(tmp_path, "base", USUAL)
-    changes = {row[0]: row[1] for row in profile(run, base).rows}
-    assert changes["aten::sort"] == "new"
-    assert changes["aten::_flash_attention_forward"] == "gone"
 
 
 def test_a_history_is_charts_of_the_metrics_that_are_named(tmp_path: Path) -> None:

@@ -9,19 +9,19 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
-import uvicorn
 
 from canary.record import jsonio
 from canary.record.folder import RunFolder, start_record, this_process
 from canary.record.ranks import rank_path
 from canary.record.step_row import Row
 from canary.record.types import Launch, Owner, RunRecord
-from canary.serve.server import ServeRequest, serve
+from canary.serve.server import ServeRequest, bound, serve
 from tests.unit.comparing import record
 from tests.unit.pages.making import rows
 
@@ -90,25 +90,24 @@ def files_of(root: Path) -> dict[str, tuple[int, int]]:
 
 
 @contextmanager
-def serving(root: Path, *, port: int = 0, **asked: Any) -> Iterator[str]:
+def serving(root: Path, *, port: int = 0) -> Iterator[str]:
     """The address of `canary serve` in a thread of this process, whose priority stays."""
     addresses: SimpleQueue[str] = SimpleQueue()
-    servers: list[uvicorn.Server] = []
+    servers: list[ThreadingHTTPServer] = []
 
-    class Kept(uvicorn.Server):
-        def __init__(self, config: uvicorn.Config) -> None:
-            super().__init__(config)
-            servers.append(self)
+    def kept(request: ServeRequest) -> ThreadingHTTPServer:
+        servers.append(bound(request))
+        return servers[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("uvicorn.Server", Kept)
+        patch.setattr("canary.serve.server.bound", kept)
         patch.setattr("os.nice", lambda _: 0)
-        request = ServeRequest(root, port=port, **asked)
+        request = ServeRequest(root, port)
         thread = threading.Thread(target=serve, args=(request, addresses.put))
         thread.start()
         try:
             yield addresses.get(timeout=30)
         finally:
             for server in servers:
-                server.should_exit = True
+                server.shutdown()
             thread.join()

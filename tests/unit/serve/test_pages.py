@@ -20,7 +20,7 @@ from canary.serve.pages import with_way_back
 from tests.unit.hostile import PAYLOADS, planted
 from tests.unit.laddering import Workshop, config_of, site
 from tests.unit.pages.making import Read, numbers
-from tests.unit.serve.asking import asking
+from tests.unit.serve.asking import Asking
 from tests.unit.serve.running import add_rows, files_of, finished, rewrite, rows_between, running
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -37,7 +37,7 @@ def report(*words: str, to: Path) -> str:
 def test_the_list_has_every_run_and_those_that_go_on_come_first(tmp_path: Path) -> None:
     older, newer = finished(tmp_path, 1), finished(tmp_path, 2)
     going = running(tmp_path, "20250101-000000-old_start-00aa")
-    text = Read(asking(tmp_path).get("/").text).text
+    text = Read(Asking(tmp_path).get("/").text).text
     places = [text.index(folder.path.name) for folder in (going, newer, older)]
     assert places == sorted(places)
     assert "▶ running" in " ".join(text.split())
@@ -47,23 +47,23 @@ def test_the_list_has_every_run_and_those_that_go_on_come_first(tmp_path: Path) 
 def test_runs_of_a_campaign_stand_under_its_name(tmp_path: Path) -> None:
     finished(tmp_path / "ab-20260101-000000" / "head", 1)
     finished(tmp_path / "ladder-20260101-000000", 2)
-    page = asking(tmp_path).get("/").text
+    page = Asking(tmp_path).get("/").text
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == ["ladder-20260101-000000", "ab-20260101-000000"]
     name = re.search(r'href="(/run/ab-20260101-000000/head/[^"]+)"', page)
     assert name
-    assert asking(tmp_path).get(name[1]).status_code == 200
+    assert Asking(tmp_path).get(name[1]).status_code == 200
 
 
 def test_a_ladder_is_shown_while_it_climbs(tmp_path: Path) -> None:
     folder = tmp_path / "ladder-20260101-000000"
     running(folder, "20250101-000000-basic-00aa")
-    assert "/ladder/" not in asking(tmp_path).get("/").text
-    assert asking(tmp_path).get(f"/ladder/{folder.name}").status_code == 404
+    assert "/ladder/" not in Asking(tmp_path).get("/").text
+    assert Asking(tmp_path).get(f"/ladder/{folder.name}").status_code == 404
     made = site(config_of("ppo"), Workshop({("speed.kv_cache", True): 2.0}), folder=folder)
     ladder_at(made, LEVELS, leave_unfinished)
-    assert f'<a href="/ladder/{folder.name}">' in asking(tmp_path).get("/").text
-    page = asking(tmp_path).get(f"/ladder/{folder.name}").text
+    assert f'<a href="/ladder/{folder.name}">' in Asking(tmp_path).get("/").text
+    page = Asking(tmp_path).get(f"/ladder/{folder.name}").text
     assert "not finished: 1 of 2 rounds are timed" in page
     assert 'http-equiv="refresh"' in page
     assert "<label" in page
@@ -87,12 +87,12 @@ def test_a_strangers_ladder_adds_no_script_and_ends_no_server(
     ladder_at(made, LEVELS, leave_unfinished)
     file = folder / "ladder.json"
     file.write_text(jsonio.dumps(jsonio.loads(file.read_bytes()) | change), encoding="utf-8")
-    shown = asking(tmp_path).get(f"/ladder/{folder.name}")
+    shown = Asking(tmp_path).get(f"/ladder/{folder.name}")
     assert shown.status_code == code
     assert "<script>alert" not in shown.text
     file.unlink()
     file.symlink_to("/etc/passwd")
-    shown = asking(tmp_path).get(f"/ladder/{folder.name}")
+    shown = Asking(tmp_path).get(f"/ladder/{folder.name}")
     assert shown.status_code == 400
     assert "root:" not in shown.text
 
@@ -100,21 +100,21 @@ def test_a_strangers_ladder_adds_no_script_and_ends_no_server(
 def test_a_comparison_is_the_report_of_both_runs(tmp_path: Path) -> None:
     before, now = finished(tmp_path, 1), finished(tmp_path, 2, median_s=0.15)
     query = f"?current={now.path.name}&baseline={before.path.name}"
-    served = asking(tmp_path).get(f"/compare{query}").text
+    served = Asking(tmp_path).get(f"/compare{query}").text
     written = report(str(now.path), str(before.path), to=tmp_path / "report.html")
-    assert "Step time" in written
+    assert "step time" in written
     assert served == with_way_back(written) != written
 
 
 def test_an_ended_run_is_its_report(tmp_path: Path) -> None:
     folder = finished(tmp_path, 1)
-    served = asking(tmp_path).get(f"/run/{folder.path.name}").text
+    served = Asking(tmp_path).get(f"/run/{folder.path.name}").text
     assert served == with_way_back(report(str(folder.path), to=tmp_path / "report.html"))
 
 
 def test_a_report_is_made_again_when_the_run_changes(tmp_path: Path) -> None:
     folder = finished(tmp_path, 1)
-    client = asking(tmp_path)
+    client = Asking(tmp_path)
     address = f"/run/{folder.path.name}"
     assert "Completed" in client.get(address).text
     rewrite(folder, status="failed", reason="no memory")
@@ -124,7 +124,7 @@ def test_a_report_is_made_again_when_the_run_changes(tmp_path: Path) -> None:
 def test_a_running_run_has_its_numbers_alerts_and_charts(tmp_path: Path) -> None:
     folder = running(tmp_path)
     add_rows(folder, rows_between(1, 30))
-    page = asking(tmp_path).get(f"/run/{folder.path.name}").text
+    page = Asking(tmp_path).get(f"/run/{folder.path.name}").text
     text = " ".join(Read(page).text.split())
     assert "Running. dpo_smoke" in text
     assert "30 of 100" in text
@@ -132,7 +132,7 @@ def test_a_running_run_has_its_numbers_alerts_and_charts(tmp_path: Path) -> None
     assert len(numbers(page, "loss")["rows"]) == 30
     assert 'data-every="1000"' in page
     add_rows(folder, rows_between(31, 40))
-    assert "40 of 100" in asking(tmp_path).get(f"/run/{folder.path.name}").text
+    assert "40 of 100" in Asking(tmp_path).get(f"/run/{folder.path.name}").text
 
 
 def test_those_who_watch_a_run_share_charts_and_rows(
@@ -140,7 +140,7 @@ def test_those_who_watch_a_run_share_charts_and_rows(
 ) -> None:
     folder = running(tmp_path)
     add_rows(folder, rows_between(1, 30))
-    client, address = asking(tmp_path), f"/run/{folder.path.name}"
+    client, address = Asking(tmp_path), f"/run/{folder.path.name}"
     drawn = client.get(address).text
     monkeypatch.setattr("canary.serve.live.Following", None)  # None is made anew.
     monkeypatch.setattr("canary.report.charts.chart.Chart.svg", lambda _: "<svg again></svg>")
@@ -155,7 +155,7 @@ def test_no_address_leads_out_of_the_folder(tmp_path: Path, address: str) -> Non
     finished(tmp_path, 1, name="secret")
     root = tmp_path / "runs"
     finished(root, 2, name="x")
-    client = asking(root)
+    client = Asking(root)
     for name in ("../secret", "%2e%2e/secret", "..%2fsecret", "%2fetc", "secret%00", "", "*"):
         answer = client.get(address.format(name))
         assert answer.status_code == 404, name
@@ -171,7 +171,7 @@ def test_links_and_pipes_are_no_runs(tmp_path: Path) -> None:
         (root / name).mkdir()
     os.mkfifo(root / "piped" / "metrics.json")
     (root / "to-file" / "metrics.json").symlink_to(outside / "metrics.json")
-    client = asking(root)
+    client = Asking(root)
     page = client.get("/").text
     assert set(re.findall(r'href="/run/([^"]+)"', page)) == {"real"}
     for name in ("linked", "piped", "to-file"):
@@ -187,7 +187,7 @@ def test_an_unreadable_run_is_listed_beside_the_others(tmp_path: Path) -> None:
     owner = {"pid": -1, "started": 0, "host": os.uname().nodename}
     document = jsonio.loads(dead.metrics.read_bytes()) | {"status": "running", "owner": owner}
     dead.metrics.write_text(jsonio.dumps(document))
-    client = asking(tmp_path)
+    client = Asking(tmp_path)
     page = client.get("/").text
     assert page.count("? </span>") == 0
     assert len(re.findall(r'<tr class="unreadable">', page)) == 3
@@ -206,7 +206,7 @@ def test_a_huge_record_costs_one_page_and_little_memory(tmp_path: Path) -> None:
     large = finished(tmp_path, 3)
     with large.metrics.open("ab") as file:
         file.truncate(20 << 20)
-    client = asking(tmp_path)
+    client = Asking(tmp_path)
     page = client.get("/").text
     assert len(re.findall(r'<tr class="unreadable">', page)) == 2
     assert client.get(f"/run/{wide.path.name}").status_code == 400
@@ -219,7 +219,7 @@ def test_no_page_writes_into_the_folder(tmp_path: Path) -> None:
     add_rows(going, rows_between(1, 5))
     finished(tmp_path / "ladder-20260101-000000", 3)
     before = files_of(tmp_path)
-    client = asking(tmp_path)
+    client = Asking(tmp_path)
     for address in (
         "/",
         f"/run/{first.path.name}",
@@ -232,7 +232,7 @@ def test_no_page_writes_into_the_folder(tmp_path: Path) -> None:
 
 def test_a_run_cannot_be_compared_with_itself(tmp_path: Path) -> None:
     name = finished(tmp_path, 1).path.name
-    answer = asking(tmp_path).get(f"/compare?current={name}&baseline={name}")
+    answer = Asking(tmp_path).get(f"/compare?current={name}&baseline={name}")
     assert answer.status_code == 400
     assert "<h1>" in answer.text
 
@@ -253,7 +253,7 @@ def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     going = running(tmp_path)
     add_rows(going, [{**row, "alerts": [alert]} for row in rows_between(1, 2)])
     rewrite(going, name=payload, config={"training_type": payload, "max_steps": payload})
-    client = asking(tmp_path)
+    client = Asking(tmp_path)
     for address in (
         "/",
         f"/run/{folder.path.name}",
