@@ -84,4 +84,4 @@ def _evidence(
             words = (
                 f"{fault.package} {was} -> {has} {what} ({name}){only_if}: {told} {fault.source}"
             )
-            yield Evidence("environment", words, was, has)
+            yield Evidence("environment", words)
