@@ -10,7 +10,6 @@ from canary.compare.commands import setting_name
 from canary.compare.diagnosis.changed_settings import SettingChange, category_of
 from canary.compare.diagnosis.engine import can_slow
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.known_faults import known_faults
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
@@ -141,8 +140,7 @@ def _environment(facts: Facts) -> list[str]:
 
 # fmt: off
 ROWS = (
-    Row(C.ENVIRONMENT, lambda f: _environment(f) and (known_faults(f) or True),
-        lambda f: f"{named(_environment(f), 4)} changed",
+    Row(C.ENVIRONMENT, _environment, lambda f: f"{named(_environment(f), 4)} changed",
         ("run the baseline in the new environment: a remaining difference comes from the code",),
         lambda f: 0.7 if f.entry is None and f.slower else 0.45),
     *(

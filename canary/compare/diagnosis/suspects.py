@@ -28,7 +28,7 @@ class RegressionCategory(StrEnum):
     UNKNOWN = "unknown"
 
 
-EvidenceKind = Literal["signal", "phase", "operators", "environment", "code", "config", "git"]
+EvidenceKind = Literal["signal", "phase", "operators", "code", "config", "git"]
 """In the order in which evidence is shown. `code`: a setting that no config sets."""
 
 Shown = float | int | str | None
