@@ -369,7 +369,6 @@ def test_a_look_that_was_the_whole_training_left_nothing_to_run() -> None:
     before, now = (run(train=with_idle(digest)) for digest in "ab")
     for side in (before, now):
         side.config |= {"exact": True, "look_steps": 12, "max_steps": None}
-    assert places(before, now, IDLE).steps == 12
     assert len(places(before, now, IDLE).not_run) == 2
     now.exact["steps"] = 7
     assert not places(before, now, IDLE).not_run
