@@ -87,8 +87,7 @@ def _add_gates(found: dict[str, Number], record: RunRecord, gates: Sequence[Metr
         if value is None:
             continue
         words = title(gate)
-        plain = gate.of_step is None and gate.statistic not in ("count", "share_above")
-        unit = UNITS.get(own_name(record, gate.name), "") if plain else ""
+        unit = UNITS.get(own_name(record, gate.name), "")
         lower = LOWER_IS_BETTER.get(gate.worse or "")
         found[_free(found, gate.name, words)] = Number(words, unit, lower, value)
 
