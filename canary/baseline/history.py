@@ -30,6 +30,8 @@ VERSION = "v2"
 NOISE_FILE = "noise.json"
 WINDOW = 20
 """Newest runs of a period that a run is compared with."""
+ANCHORS = 3
+"""First runs of a period, which show drift once the period has as many runs again."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Selection:
     """The stored runs that a run is compared with."""
 
     records: tuple[RunRecord, ...]
+    anchor: tuple[RunRecord, ...]
     noise_file: Path | None
     stored: int
     """Runs in the current period."""
@@ -130,8 +133,12 @@ def select(
     period = current_period(found)
     noise = folder / NOISE_FILE
     newest = [entry.record() for entry in period[-window:]]
+    anchor: list[RunRecord] = []
+    if len(period) >= 2 * ANCHORS:
+        anchor = [entry.record() for entry in period[:ANCHORS]]
     return Selection(
         tuple(newest),
+        tuple(anchor),
         noise if noise.exists() else None,
         len(period),
         len(others) - len(found),
@@ -196,15 +203,16 @@ def write(path: Path, text: str) -> None:
 
 
 def prune(root: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` runs of each drawer, and return the removed files. The
-    newest `keep` red runs stay too, if they are not older than the kept runs."""
+    """Remove all but the newest `keep` runs of each drawer, and return the removed files. The first
+    runs of the current period stay, to measure drift. Of the red runs the newest `keep` stay, if
+    they are not older than the kept runs."""
     removed = []
     for folder in drawers(root):
         found = entries(folder)
         good = comparable(found)
         newest = good[-keep:]
         red = [e for e in found if e.red and (not newest or e.start >= newest[0].start)]
-        kept = {*newest, *red[-keep:]}
+        kept = {*newest, *current_period(good)[:ANCHORS], *red[-keep:]}
         for entry in found:
             if entry not in kept:
                 entry.path.unlink()

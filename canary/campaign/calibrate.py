@@ -16,7 +16,7 @@ from canary.campaign.side import completed_run, named
 from canary.compare.exact.lane import all_differences
 from canary.compare.timing.cpu_time import cpu_samples
 from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpaired_estimate
-from canary.compare.timing.lane import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
+from canary.compare.timing.lane import DRIFTS, FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
 from canary.compare.timing.noise import NoiseModel, metric_noise, save_noise
 from canary.config.load import LoadedConfig
 from canary.errors import InputError, UsageError, counted, writing
@@ -28,7 +28,7 @@ from canary.runner.warm import warm_starts
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
 HISTORY = 20
-GATED: tuple[Metric, ...] = tuple(GATE_WEIGHTS)
+GATED: tuple[Metric, ...] = tuple(metric for metric in GATE_WEIGHTS if metric not in DRIFTS)
 WORDS = {
     "step_time_median": ("step time, median", "ms"),
     "step_time_mean": ("step time, mean", "ms"),

@@ -96,7 +96,7 @@ def baseline_prune(
         ),
     ] = None,
 ) -> None:
-    """Remove the oldest runs."""
+    """Remove the oldest runs. The first three of the current period stay, to measure drift."""
     from canary.baseline.verbs import prune_branch_text, prune_text
     from canary.errors import UsageError
 

@@ -34,6 +34,8 @@ class CheckType:
     """The first line of the verdict names a fatal failure first."""
     clock: Literal["", "wall", "cpu"] = ""
     """The clock that measures a step; empty for checks of anything else."""
+    drift: bool = False
+    """Compare with the first runs after the last accepted change."""
     group: Group = field(kw_only=True)
     lane: Lane = field(kw_only=True)
 
@@ -47,6 +49,7 @@ _bad_steps = partial(CheckType, group="stability", lane="rule", fatal=True)
 
 _STEP, _CPU = "max_step_time_increase_pct", "max_cpu_time_increase_pct"
 _PEAK = ("max_mem_increase_mb", "max_mem_increase_pct")
+_LAST = "since the last accepted change"
 _LEARNING: tuple[Change, ...] = ("learning",)
 _PACKAGES: tuple[Change, ...] = ("packages",)
 _ROWS: tuple[Change, ...] = ("packages", "rows")
@@ -77,6 +80,10 @@ _TABLE = (
     _times("step_time_median", "median step time", (_STEP, "sensitivity"), clock="wall"),
     _times("step_time_mean", "mean step time", (_STEP, "sensitivity"), clock="wall"),
     _times("cpu_time", "CPU time per step", (_CPU, "sensitivity"), clock="cpu"),
+    _times("step_time_drift", f"step time {_LAST}", (_STEP, "sensitivity"), clock="wall",
+        drift=True),
+    _times("cpu_time_drift", f"CPU time per step {_LAST}", (_CPU, "sensitivity"), clock="cpu",
+        drift=True),
     _times("tokens_per_sec", "tokens per second", ("max_tps_drop_pct", "sensitivity")),
     CheckType("gpu_utilization", "GPU utilisation", ("max_gpu_utilization_drop",),
         group="performance", lane="trend"),
@@ -108,8 +115,8 @@ _TABLE = (
 )
 # fmt: on
 CHECKS: dict[str, CheckType] = {row.name: row for row in _TABLE}
-SPEED = tuple(name for name, row in CHECKS.items() if row.clock)
-"""Checks of step time, the most reliable first."""
+SPEED = tuple(name for name, row in CHECKS.items() if row.clock and not row.drift)
+"""Checks of step time without drift, the most reliable first."""
 
 
 def sides_with(baseline: object, current: object) -> str:

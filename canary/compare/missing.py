@@ -17,12 +17,12 @@ from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.checks import timing_checks
-from canary.compare.timing.lane import GATE_WEIGHTS, Metric
+from canary.compare.timing.lane import DRIFTS, GATE_WEIGHTS, Metric
 from canary.record.types import RunRecord
 
 MISSING = "recorded on the baseline but not in run"
 WALL_AND_MEMORY: tuple[Metric, ...] = tuple(
-    metric for metric in GATE_WEIGHTS if CHECKS[metric].clock != "cpu"
+    metric for metric in GATE_WEIGHTS if metric not in DRIFTS and CHECKS[metric].clock != "cpu"
 )
 """CPU time is left out: if it is missing, for example with a second thread, wall time decides."""
 

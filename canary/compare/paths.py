@@ -57,6 +57,7 @@ class Compared:
 @dataclass(frozen=True)
 class _Baseline:
     records: tuple[RunRecord, ...]
+    anchor: tuple[RunRecord, ...] = ()
     noise_file: Path | None = None
     history: bool = False
     notes: tuple[str, ...] = ()
@@ -160,6 +161,7 @@ def compared_records(request: Request) -> Compared:
         thresholds,
         noise=noise,
         history=baseline.history,
+        anchor=baseline.anchor,
         metrics=metric_gates_for(request, baseline.records or current),
         accept=request.accept,
         source=source,
@@ -225,7 +227,7 @@ def _load_baseline(
         if is_history(paths[0]):
             chosen = select(paths[0], current)
             notes = () if chosen.records else _what_else(paths[0], current)
-            return _Baseline(chosen.records, chosen.noise_file, True, notes)
+            return _Baseline(chosen.records, chosen.anchor, chosen.noise_file, True, notes)
         found = _folder_of_runs(paths[0], current, load)
         folders = {record.run_id: paths[0] / record.run_id for record in found}
         return _Baseline(found, history=True, folders=folders)

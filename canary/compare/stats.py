@@ -65,6 +65,7 @@ def compare_to_baseline(
     paired: bool = False,
     noise: NoiseModel | None = None,
     history: bool = False,
+    anchor: Sequence[RunRecord] = (),
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
     metrics: Sequence[MetricGate] = (),
@@ -80,6 +81,7 @@ def compare_to_baseline(
         paired: whether the sides ran alternately, the i-th runs next to each other (`canary ab`).
         noise: the measured noise of this canary on this machine type.
         history: whether `baseline` is a stored history.
+        anchor: the first runs after the last accepted change, to measure drift since then.
         budget: the probability of a false alarm, shared by all timing gates.
         gates: the timing gates to judge.
         metrics: the gates on any metric (config key `metrics`), from the baseline's config.
@@ -92,7 +94,9 @@ def compare_to_baseline(
     now, before = _in_order(current), _in_order(baseline)
     require_distinct(now, before)
     good = [record for record in before if not judgeable(record)]
-    asked = _Asked(now, good, thresholds, paired, noise, history, budget, gates, metrics, source)
+    asked = _Asked(
+        now, good, thresholds, paired, noise, history, anchor, budget, gates, metrics, source
+    )
     found = refusal(now, before, good, paired) or asked.answer(accept)
     unused = [judgeable(record) for record in before if record not in good] if good else []
     notes = (*found.notes, *(f"left out of the baseline: {reason}" for reason in unused))
@@ -118,6 +122,7 @@ class _Asked:
     paired: bool
     noise: NoiseModel | None
     history: bool
+    anchor: Sequence[RunRecord]
     budget: float
     gates: Sequence[Metric]
     metrics: Sequence[MetricGate]
@@ -253,6 +258,7 @@ class _Asked:
             thresholds,
             paired=self.paired,
             noise=self.noise,
+            anchor=() if why else self.anchor,
             budget=self.budget,
             gates=[gate for gate in self.gates if gate == "max_memory"] if why else self.gates,
         )

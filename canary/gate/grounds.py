@@ -105,7 +105,7 @@ def selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str
     """Return the stored runs for a record, and notes about those that are left out."""
     if grounds.history is None or not is_history(grounds.history):
         note = () if grounds.recording else (f"branch {grounds.branch} holds no runs yet",)
-        return Selection((), None, 0), note
+        return Selection((), (), None, 0), note
     asked = keyed(record, grounds.base)
     if not grounds.recording:
         # Only storing a run again may exclude its stored copy; a record's id must not.

@@ -113,6 +113,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Answer:
         thresholds,
         noise=noise_of(chosen, current[-1]),
         history=True,
+        anchor=chosen.anchor,
         metrics=grounds.base.config.metrics if grounds.base else (),
         accept=grounds.accept,
         source=grounds.source,

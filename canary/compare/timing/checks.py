@@ -14,6 +14,7 @@ from canary.compare.timing.cpu_time import cpu_samples
 from canary.compare.timing.crowding import crowding
 from canary.compare.timing.estimate import judged, sentence, signed_percent
 from canary.compare.timing.lane import (
+    DRIFTS,
     FAMILY_BUDGET,
     GATE_WEIGHTS,
     LARGEST,
@@ -48,21 +49,23 @@ def timing_checks(
     *,
     paired: bool = False,
     noise: NoiseModel | None = None,
+    anchor: Sequence[RunRecord] = (),
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
 ) -> list[Check]:
     """Return the checks of the gates and those derived from them, in the order shown."""
     has_gpu = any(record.env.get("gpus") for record in current)
-    samples, refused = timing_samples(current, baseline, gates)
+    samples, refused = timing_samples(current, baseline, anchor, gates)
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
-    measured = noise is not None and all(noise.run_spread(m) for m in wanted)
+    measured = noise is not None and all(noise.run_spread(DRIFTS.get(m, m)) for m in wanted)
     share = 1.0 if measured else NO_MODEL_SHARE
 
     def decided(
         samples: Mapping[Metric, Samples],
     ) -> tuple[dict[Metric, Gate], dict[Metric, Check]]:
+        histories = {drift: samples[DRIFTS[drift]].baseline for drift in DRIFTS if drift in wanted}
         estimates = {
-            metric: (one, estimate(one, paired, noise, has_gpu))
+            metric: (one, estimate(one, paired, noise, has_gpu, histories.get(metric)))
             for metric, one in samples.items()
             if metric in wanted
         }
@@ -78,6 +81,9 @@ def timing_checks(
         if not rest["step_time_mean"].failed:
             excused = stall.excuse(mean, rest["step_time_mean"], len(current) > 1)
             found_gates, checks = gates_left, rest | {"step_time_mean": excused}
+    for metric in DRIFTS:
+        if metric in checks and checks[metric].status == "inconclusive":
+            checks[metric] = replace(checks[metric], status="skip")
     for source, names in CLOCKS.items():
         unhealthy = runner_unhealthy(samples[source], noise) if source in samples else None
         if unhealthy is not None:
@@ -91,8 +97,8 @@ def timing_checks(
 
 
 CLOCKS: dict[Metric, tuple[Metric, ...]] = {
-    "step_time_median": ("step_time_median", "step_time_mean"),
-    "cpu_time": ("cpu_time",),
+    "step_time_median": ("step_time_median", "step_time_mean", "step_time_drift"),
+    "cpu_time": ("cpu_time", "cpu_time_drift"),
 }
 """Gates whose baseline shows an unhealthy machine by its scatter: the gates left undecided then."""
 
@@ -249,6 +255,7 @@ def _gpu_utilization(
 def timing_samples(
     current: Sequence[RunRecord],
     baseline: Sequence[RunRecord],
+    anchor: Sequence[RunRecord],
     gates: Sequence[Metric],
 ) -> tuple[dict[Metric, Samples], list[Check]]:
     """Return the samples to judge, and the gates without samples as skipped checks."""
@@ -260,6 +267,10 @@ def timing_samples(
             samples[metric] = found
         elif found is not None and metric in gates:
             refused.append(found)
+    for drift, metric in DRIFTS.items():
+        since = _samples_of(metric, current, anchor) if anchor and metric in samples else None
+        if isinstance(since, Samples):
+            samples[drift] = replace(since, metric=drift)
     return samples, refused
 
 

@@ -51,7 +51,7 @@ class Crowding:
         """
         growth = 1 + (check.delta_pct or 0.0) / 100
         explains = self.explains
-        if check.name == "cpu_time":
+        if check.name.startswith("cpu_time"):
             explains = SLACK if self.more else 1.0
         if check.status not in ("fail", "warn") or growth > explains:
             return check

@@ -42,6 +42,8 @@ Metric = Literal[
     "step_time_mean",
     "cpu_time",
     "max_memory",
+    "step_time_drift",
+    "cpu_time_drift",
     "on_core_step_time",
 ]
 
@@ -50,9 +52,17 @@ GATE_WEIGHTS: dict[Metric, float] = {
     "step_time_mean": 0.15,
     "cpu_time": 0.75,
     "max_memory": 0.05,
+    "step_time_drift": 0.05,
+    "cpu_time_drift": 0.05,
 }
-"""Parts of the budget, relative to the sum over the gates present.
+"""Parts of the budget, relative to the sum over the gates present; the sum is 1 without CPU time.
 Step time on a free core is no gate: it bounds what a noisy step time can hide."""
+
+DRIFTS: dict[Metric, Metric] = {
+    "step_time_drift": "step_time_median",
+    "cpu_time_drift": "cpu_time",
+}
+"""The metric of each drift."""
 
 FLOORS: dict[str, float] = {
     "step_time": 0.002,
@@ -192,10 +202,14 @@ def estimate(
     paired: bool,
     noise: NoiseModel | None,
     has_gpu: bool,
+    history: Sequence[float] | None = None,
 ) -> Estimate:
-    """Estimate the change of one metric, by pairs if `paired`."""
-    floor, metric = FLOORS[samples.kind], samples.metric
-    if paired and len(samples.current) == len(samples.baseline):
+    """Estimate the change of one metric, by pairs if `paired`.
+
+    `history`: of a drift, whose baseline is the anchors; its spread is the whole history's."""
+    floor = FLOORS[samples.kind]
+    metric = DRIFTS.get(samples.metric, samples.metric)
+    if paired and history is None and len(samples.current) == len(samples.baseline):
         differences = [c - b for c, b in zip(samples.current, samples.baseline, strict=True)]
         model = noise.pair_spread(metric) if noise else None
         of_pairs = spread_of(differences, "measured in these pairs")
@@ -204,8 +218,9 @@ def estimate(
             assert spread is not None
             return paired_estimate(differences, spread)
     model = noise.run_spread(metric) if noise else None
-    measured = pooled(samples.current, samples.baseline)
+    measured = pooled(samples.current, samples.baseline if history is None else history)
     if model is None and (measured is None or measured.df < MIN_DF):
+        measured = pooled(samples.current, samples.baseline)
         kind = f"step_time_{'gpu' if has_gpu else 'cpu'}"
         sd = PRIORS[kind if samples.kind == "step_time" else samples.kind]
         prior = Spread(sd, math.inf, PRIOR_SOURCE, prior=True)

@@ -120,6 +120,7 @@ def test_a_red_run_is_kept_and_never_compared_with(tmp_path: Path, verdict: str)
     assert ids(found) == run_ids(2, 3, 4, 6, 7)
     assert found.stored == 5
     keep(tmp_path, 8)
+    assert [run.run_id for run in compared(tmp_path).anchor] == run_ids(2, 3, 4)
     assert len(entries(drawer(tmp_path, NOW))) == 8
     assert compared(tmp_path).stored == 6
 
@@ -204,4 +205,4 @@ def test_red_runs_are_bounded_too_and_push_no_other_out(tmp_path: Path) -> None:
     for number in range(25, 35):
         keep(tmp_path, number)
     prune(tmp_path, 4)
-    assert [e.run_id for e in entries(drawer(tmp_path, NOW))] == run_ids(31, 32, 33, 34)
+    assert [e.run_id for e in entries(drawer(tmp_path, NOW))] == run_ids(1, 2, 3, 31, 32, 33, 34)

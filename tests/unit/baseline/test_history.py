@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import (
+    ANCHORS,
     NOISE_FILE,
     WINDOW,
     Selection,
@@ -129,6 +130,19 @@ def test_an_accepted_run_starts_a_new_level(tmp_path: Path) -> None:
     assert len(entries(folder)) == 12
 
 
+def test_the_first_runs_of_a_level_are_its_anchor(tmp_path: Path) -> None:
+    stored = filled(tmp_path, 30, accepted=4)
+    assert ANCHORS == 3
+    assert ids(selected(tmp_path).anchor) == stored[4:7]
+
+
+def test_a_short_level_has_no_anchor_yet(tmp_path: Path) -> None:
+    filled(tmp_path, 5)
+    assert selected(tmp_path).anchor == ()
+    save(tmp_path, record(10))
+    assert len(selected(tmp_path).anchor) == 3
+
+
 def test_canaries_and_machines_lie_apart(tmp_path: Path) -> None:
     filled(tmp_path, 3)
     for other in (
@@ -212,13 +226,26 @@ def test_an_entry_that_cannot_be_read_is_never_an_empty_history(
     assert found.exit_code() == 4
 
 
-def test_pruning_keeps_the_newest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("accepted", [None, 3])
+def test_pruning_leaves_the_anchor_of_the_drift_as_it_is(
+    tmp_path: Path, accepted: int | None
+) -> None:
+    """Younger anchors would hide the creep that they are there to show."""
+    filled(tmp_path, 30, accepted=accepted)
+    before = ids(selected(tmp_path).anchor)
+    prune(tmp_path, 10)
+    assert ids(selected(tmp_path).anchor) == before
+
+
+def test_pruning_keeps_the_newest_and_what_began_their_level(tmp_path: Path) -> None:
     stored = filled(tmp_path, 20, accepted=3)
     removed = prune(tmp_path, 8)
     left = [entry.run_id for entry in entries(drawer(tmp_path, NOW))]
-    assert left == stored[-8:]
+    assert left[-8:] == stored[-8:]
+    assert stored[3] in left
+    assert not set(stored[:3]) & set(left)
     assert len(removed) + len(left) == 20
-    assert ids(selected(tmp_path).records) == stored[-8:]
+    assert ids(selected(tmp_path).records)[-8:] == stored[-8:]
 
 
 def test_pruning_forgets_levels_before_the_current_one(tmp_path: Path) -> None:
@@ -233,7 +260,7 @@ def test_pruning_keeps_noise_models_and_other_drawers(tmp_path: Path) -> None:
     save(tmp_path, record(50, kind="dpo"))
     noise = drawer(tmp_path, NOW) / NOISE_FILE
     save_noise(noise_model(), noise)
-    assert prune_text(tmp_path, 2).startswith("removed 6 runs")
+    assert prune_text(tmp_path, 2).startswith("removed 3 runs")
     assert noise.exists()
     assert selected(tmp_path, record(99, kind="dpo")).stored == 1
     assert prune_text(tmp_path, 2).startswith("removed 0 runs")

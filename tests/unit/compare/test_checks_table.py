@@ -42,7 +42,7 @@ def comparisons() -> list[Comparison]:
     watched = [with_alerts(record(number), []) for number in range(4)]
     unequal = [run(8, 1e-4, sha="b" * 40), run(9, sha="b" * 40)]
     return [
-        compare_to_baseline(record(100, cpu_s=0.1), cpu, history=True),
+        compare_to_baseline(record(100, cpu_s=0.1), cpu, history=True, anchor=cpu[:3]),
         compare_to_baseline(gpu[3], gpu[:3]),
         compare_to_baseline(records([0.1 * f for f in scatter(8, 0.05)], 100), history(0.005, 8)),
         compare_to_baseline(watched[3], watched[:3]),

@@ -40,6 +40,17 @@ def test_a_history_passes_its_like_and_fails_what_is_slower(tmp_path: Path) -> N
     assert slow.check("step_time_median").status == "fail"
 
 
+def test_creep_is_measured_from_the_start_of_the_level(tmp_path: Path) -> None:
+    root = tmp_path / "history"
+    for place, factor in enumerate(scatter(10, 0.003)):
+        save(root, record(place, 0.08 * factor))
+    for place, factor in enumerate(scatter(20, 0.003)):
+        save(root, record(100 + place, 0.1 * factor))
+    found = compared(root)
+    assert found.check("step_time_median").status == "pass"
+    assert found.check("step_time_drift").delta_pct == pytest.approx(25, abs=1)
+
+
 def run_folders(root: Path, count: int) -> Path:
     """As `canary run` leaves them."""
     for place, factor in enumerate(scatter(count, 0.005)):

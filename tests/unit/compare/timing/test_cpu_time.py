@@ -160,6 +160,18 @@ def test_a_noise_model_that_knows_the_cpu_time_decides_from_one_run() -> None:
     assert cpu_check(slower).status == "fail"
 
 
+def test_creep_of_the_cpu_time_shows_against_the_anchor() -> None:
+    anchor = side([0.05] * 3, work(3, 0.01, times=0.8), -10)
+    now = told(record(100, 0.07), 0.02)
+    found = compared(now, busy_history(), history=True, anchor=anchor)
+    assert cpu_check(found).status == "pass"
+    assert found.check("cpu_time_drift").status == "fail"
+    assert "since the last accepted change" in found.check("cpu_time_drift").message
+    old = [altered(run, "launches", 0, "cpu_s_per_step", to=None) for run in anchor]
+    without = compared(now, busy_history(), history=True, anchor=old)
+    assert "cpu_time_drift" not in statuses(without)
+
+
 def crowded(whole: RunRecord, delay: float, machine: float) -> RunRecord:
     made = whole.model_copy(deep=True)
     made.host.run_delay = delay

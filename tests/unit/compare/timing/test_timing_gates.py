@@ -13,7 +13,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.estimate import Estimate, Spread, unpaired_estimate
 from canary.compare.timing.lane import FAMILY_BUDGET, GATE_WEIGHTS, Metric, Samples, holm
 from canary.record.types import RunRecord
-from tests.unit.comparing import altered, history, noise_model, pairs, record, scatter
+from tests.unit.comparing import altered, history, noise_model, pairs, record, records, scatter
 
 METRICS: tuple[Metric, ...] = tuple(m for m in GATE_WEIGHTS if not m.startswith("cpu_time"))
 """The family on a device: no gate on CPU time."""
@@ -35,21 +35,22 @@ def estimates(z: Sequence[float]) -> dict[Metric, tuple[Samples, Estimate]]:
 
 def test_the_gates_share_one_budget_of_half_a_percent() -> None:
     assert FAMILY_BUDGET == 0.005
-    gates = holm(estimates([0.0] * 3), FAMILY_BUDGET)
+    assert sum(GATE_WEIGHTS[metric] for metric in METRICS) == pytest.approx(1.0)
+    gates = holm(estimates([0.0] * 4), FAMILY_BUDGET)
     assert sum(gate.alpha for gate in gates) == pytest.approx(FAMILY_BUDGET)
     assert not any(gate.real for gate in gates)
-    with_cpu_time = holm(estimates([0.0] * 4), FAMILY_BUDGET)
+    with_cpu_time = holm(estimates([0.0] * 6), FAMILY_BUDGET)
     assert sum(gate.alpha for gate in with_cpu_time) == pytest.approx(FAMILY_BUDGET)
 
 
 def test_a_gate_that_is_real_leaves_its_share_to_the_others() -> None:
-    gates = {g.samples.metric: g for g in holm(estimates([9.0, 0.0, 0.0]), FAMILY_BUDGET)}
-    assert gates["step_time_median"].alpha == pytest.approx(0.75 / 0.95 * FAMILY_BUDGET)
+    gates = {g.samples.metric: g for g in holm(estimates([9.0, 0.0, 0.0, 0.0]), FAMILY_BUDGET)}
+    assert gates["step_time_median"].alpha == pytest.approx(0.75 * FAMILY_BUDGET)
     left = sum(gate.alpha for name, gate in gates.items() if name != "step_time_median")
     assert left == pytest.approx(FAMILY_BUDGET)
 
 
-@pytest.mark.parametrize("gates", [3, 4])
+@pytest.mark.parametrize("gates", [4, 6])
 def test_the_family_raises_no_more_false_alarms_than_its_budget(gates: int) -> None:
     """Simulated at a budget of 10%, where 4,000 trials suffice: independent gates, nothing real."""
     rng = np.random.default_rng(3)
@@ -173,6 +174,42 @@ def test_a_baseline_that_scatters_less_is_judged() -> None:
     noise = noise_model(0.01)
     found = compare_to_baseline(record(100, 0.2), history(0.025), noise=noise)
     assert found.check("step_time_median").status == "fail"
+
+
+def drift_check(found: Comparison) -> Check:
+    return found.check("step_time_drift")
+
+
+ANCHOR = records([0.08 * f for f in scatter(3, 0.01)], -10)
+
+
+def test_creep_below_every_gate_shows_against_the_anchor() -> None:
+    found = compare_to_baseline(
+        record(100), history(0.01), history=True, anchor=ANCHOR, noise=noise_model(0.01)
+    )
+    assert found.check("step_time_median").status == "pass"
+    assert drift_check(found).status == "fail"
+    assert drift_check(found).delta_pct == pytest.approx(25.0)
+    assert drift_check(found).threshold == pytest.approx(10.0)
+    assert found.verdict == "regression"
+
+
+def test_anchors_are_no_pairs_of_the_current_runs() -> None:
+    current, baseline = pairs(3, 0.0, sd=0.0, drift=0.01)
+    anchor = records([0.08] * 3, -10)
+    noise = noise_model(0.5, pair_sd=0.001)
+    found = compare_to_baseline(current, baseline, paired=True, anchor=anchor, noise=noise)
+    assert drift_check(found).status == "skip"
+
+
+def test_no_creep_passes_and_an_undecided_one_is_skipped() -> None:
+    steady = records([0.1 * f for f in scatter(3, 0.01)], -10)
+    noise = noise_model(0.01)
+    found = compare_to_baseline(record(100), history(0.01), anchor=steady, noise=noise)
+    assert drift_check(found).status == "pass"
+    loud = noise_model(0.2)
+    found = compare_to_baseline(record(100), history(0.01), anchor=steady, noise=loud)
+    assert drift_check(found).status == "skip"
 
 
 def sampled(whole: RunRecord, completion_tokens: int) -> RunRecord:
