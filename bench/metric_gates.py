@@ -31,7 +31,7 @@ RUNS = 30
 WARMUP = 10
 GATES: list[dict[str, Any]] = [
     {"name": "step_time_s", "statistic": "median", "from_step": 10, "limit": "history"},
-    {"name": "reward", "limit": "history"},
+    {"name": "reward", "statistic": "area", "limit": "history"},
     {"name": "loss", "last": 20, "limit": "history"},
     {"name": "kl", "last": 20, "limit": "history"},
     {"name": "entropy", "last": 20, "limit": "history"},

@@ -9,11 +9,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from canary.config.sections import Strict, as_number
+from canary.config.sections import Real, Strict, as_number
 
-Statistic = Literal["mean", "median", "last", "max", "min", "at"]
+Statistic = Literal["mean", "median", "last", "max", "min", "area", "count", "share_above", "at"]
 Worse = Literal["higher", "lower", "both"]
+OF_SINGLE_STEPS: tuple[Statistic, ...] = ("last", "max", "min", "at")
+"""Statistics that one step alone can move beyond any limit."""
 MOST_GATES = 100
+MOST_SPIKES = 10
+"""More steps beyond a limit are no spikes."""
 PERCENT = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?) ?%", re.ASCII)
 KNOWN_WORSE: dict[str, Worse] = {
     **dict.fromkeys(
@@ -55,13 +59,25 @@ class MetricGate(Strict):
         max_length=200,
         description="The metric: the canary's name, or the name in the trainer or in the source.",
     )
-    statistic: Statistic = Field("mean", description="The number that is judged.")
+    statistic: Statistic = Field(
+        "mean", description="The number that is judged; `area` is divided by the steps."
+    )
     last: int | None = Field(None, ge=1, description="Use only the last k values.")
     from_step: int | None = Field(
         None, description="First step that counts; negative: from the end, -1 is the last step."
     )
     to_step: int | None = Field(None, description="Last step that counts; negative: from the end.")
     step: int | None = Field(None, description="For `at`: the step; negative: from the end.")
+    of_step: int | None = Field(
+        None,
+        description=(
+            "Divide the statistic by the value at this step of the same run; then a limit of 0.6 "
+            "is 60% of it."
+        ),
+    )
+    above: Real | None = Field(
+        None, description="For `share_above`: values at or above this are counted."
+    )
     worse: Worse | None = Field(
         None, description="The bad direction; not needed for metrics that the canary knows."
     )
@@ -70,6 +86,13 @@ class MetricGate(Strict):
             "A number: of the metric itself. `5%`: relative to the baseline. `history`: from the "
             "spread of the stored runs."
         ),
+    )
+    exclusive: bool = Field(False, description="The limit itself fails too; for a number.")
+    spikes: int = Field(
+        1,
+        ge=0,
+        le=MOST_SPIKES,
+        description="So many single steps that alone put it beyond the limit only warn.",
     )
 
     @model_validator(mode="before")
@@ -95,10 +118,16 @@ class MetricGate(Strict):
             return "needs worse: higher, lower or both"
         if (self.step is None) == (self.statistic == "at"):
             return "statistic at needs step, and no other statistic takes it"
+        if (self.above is None) == (self.statistic == "share_above"):
+            return "statistic share_above needs above, and no other statistic takes it"
+        if self.of_step is not None and self.statistic in ("count", "share_above"):
+            return f"of_step has no meaning for {self.statistic}"
         if self.last is not None and (self.from_step is not None or self.to_step is not None):
             return "takes last, or from_step and to_step, but not both"
         if self.statistic == "at" and (self.last, self.from_step, self.to_step) != (None,) * 3:
             return "statistic at takes step alone"
+        if self.exclusive and (not isinstance(self.limit, float) or self.worse == "both"):
+            return "exclusive needs a limit that is a number, and worse: higher or lower"
         return ""
 
     @property

@@ -84,7 +84,8 @@ def _add_gates(found: dict[str, Number], record: RunRecord, gates: Sequence[Metr
         if value is None:
             continue
         words = title(gate)
-        unit = UNITS.get(own_name(record, gate.name), "")
+        plain = gate.of_step is None and gate.statistic not in ("count", "share_above")
+        unit = UNITS.get(own_name(record, gate.name), "") if plain else ""
         lower = LOWER_IS_BETTER.get(gate.worse or "")
         found[_free(found, gate.name, words)] = Number(words, unit, lower, value)
 

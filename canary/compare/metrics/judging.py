@@ -7,6 +7,7 @@ share of it (`Pending`).
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import TypedDict
 
 from canary.compare.checks import METRICS, change
 from canary.compare.metrics.samples import Samples, samples_of
+from canary.compare.metrics.statistic import Bounds, bounds_of
 from canary.compare.report import Check, CheckStatus, Moved
 from canary.compare.timing import estimate
 from canary.compare.timing.estimate import (
@@ -25,12 +27,16 @@ from canary.compare.timing.estimate import (
     signed_percent,
     unpaired_estimate,
 )
+from canary.compare.timing.student import t_quantile
 from canary.config.metric_gates import MetricGate
 from canary.errors import counted
 from canary.record.types import RunRecord
 
 MIN_RUNS = 3
 """Runs with which a spread is known at all."""
+OUTLIER_FROM = 6
+OUTLIER_LEVEL = 0.001
+"""Grubbs' test (Technometrics 11, 1969) at this level leaves one run out."""
 FLOOR = 1e-9
 """Smallest credible spread, as a share of the largest value: the grain of a float32 mean."""
 SMALLEST = 1e-300
@@ -102,19 +108,29 @@ def _judged(samples: Samples) -> Check | Pending:
 
 def against_number(samples: Samples, limit: float) -> Check:
     """Judge the worst current run against a number."""
-    worse = samples.gate.worse
-
-    def breaks(value: float) -> bool:
-        return (worse != "lower" and value > limit) or (worse != "higher" and value < limit)
-
-    worst = (min if worse == "lower" else max)(samples.current)
-    worst = next(filter(breaks, samples.current), worst)
+    bounds = bounds_of(samples.gate, limit)
+    lower = samples.gate.worse == "lower"
+    worst = (min if lower else max)(samples.current)
+    worst = next(filter(bounds.breaks, samples.current), worst)
+    status, aside = _with_spikes(samples, bounds, "fail" if bounds.breaks(worst) else "pass")
     words = f"{samples.title} is {worst:.4g}, limit {limit:.6g}"
     numbers = Moved(baseline=None, current=worst, delta=None, delta_pct=None)
     if samples.baseline:
         numbers = change(statistics.fmean(samples.baseline), worst)
-    status: CheckStatus = "fail" if breaks(worst) else "pass"
-    return samples.check(status, words, **numbers, threshold=limit, scale=samples.unit)
+    scale = "x" if samples.gate.of_step is not None else samples.unit
+    return samples.check(status, words + aside, **numbers, threshold=limit, scale=scale)
+
+
+def _with_spikes(samples: Samples, bounds: Bounds, status: CheckStatus) -> tuple[CheckStatus, str]:
+    """Return the status, `warn` if only lone steps are beyond the bounds, and words about them."""
+    if status != "fail":
+        return status, ""
+    spikes = samples.spikes(bounds)
+    if not spikes:
+        return status, ""
+    where = ", ".join(map(str, spikes[:3]))
+    few = "one step" if len(spikes) == 1 else f"{len(spikes)} steps"
+    return "warn", f": only {few} ({where}), and one spike alone does not decide"
 
 
 def _sign(samples: Samples, centre: float) -> float:
@@ -138,6 +154,12 @@ def _pending(samples: Samples, found: Estimate, decide: Callable[[float], Check]
     return Pending(found.p_value(), decide)
 
 
+def _bounds(samples: Samples, centre: float, room: float) -> Bounds:
+    """Return the range of values whose change in a bad direction is below `room`."""
+    low, high = centre - room, centre + room
+    return bounds_of(samples.gate, low if samples.gate.worse == "lower" else high, low)
+
+
 def against_baseline(samples: Samples, percent: float) -> Check | Pending:
     """Judge the change of the mean in percent of the baseline's mean, by its interval.
 
@@ -157,9 +179,10 @@ def against_baseline(samples: Samples, percent: float) -> Check | Pending:
 def _by_estimate(samples: Samples, before: float, room: float, percent: float) -> Check:
     after = statistics.fmean(samples.current)
     worse = _sign(samples, before) * (after - before) > room
-    status: CheckStatus = "fail" if worse else "pass"
+    bounds = _bounds(samples, before, room)
+    status, aside = _with_spikes(samples, bounds, "fail" if worse else "pass")
     few = f"{counted(len(samples.baseline), 'run')} of the baseline, {MIN_RUNS} needed"
-    words = f"{_change(samples, before)}, limit {percent:g}%. The spread is not known: {few}"
+    words = f"{_change(samples, before)}, limit {percent:g}%{aside}. The spread is not known: {few}"
     numbers = change(before, after)
     return samples.check(status, words, **numbers, threshold=_signed(samples, percent))
 
@@ -180,10 +203,15 @@ def _by_interval(
 ) -> Check:
     """Judge a change by its interval. A change in the bad direction is positive."""
     limit, sign = samples.gate.percent or 0.0, _sign(samples, before)
-    status, unit = estimate.judged(found, alpha, room), 100 / abs(before)
-    words = estimate.sentence(
-        _change(samples, before), status, found, alpha, room, lambda moved: sign * unit * moved
-    )
+    status, words = estimate.judged(found, alpha, room), _change(samples, before)
+    status, aside = _with_spikes(samples, _bounds(samples, before, room), status)
+    unit = 100 / abs(before)
+    if aside:
+        words += f", limit {limit:g}%{aside}"
+    else:
+        words = estimate.sentence(
+            words, status, found, alpha, room, lambda change: sign * unit * change
+        )
     numbers = change(before, statistics.fmean(samples.current))
     return samples.check(
         status,
@@ -211,34 +239,60 @@ def against_history(samples: Samples) -> Check | Pending:
         few = counted(count, "stored run")
         words = f"{samples.title}: {few} cannot show a spread, {MIN_RUNS} are needed"
         return samples.check("inconclusive", words)
-    stored = samples.baseline
-    known = f"spread of {count} stored runs"
-    found = _worse_by(samples, stored, Spread(statistics.stdev(stored), count - 1, known))
-    return _pending(samples, found, lambda alpha: _by_prediction(samples, found, alpha))
+    stored, left_out = without_outlier(samples.baseline)
+    known = f"spread of {len(stored)} stored runs"
+    found = _worse_by(samples, stored, Spread(statistics.stdev(stored), len(stored) - 1, known))
+    return _pending(
+        samples, found, lambda alpha: _by_prediction(samples, found, stored, left_out, alpha)
+    )
 
 
-def _by_prediction(samples: Samples, found: Estimate, alpha: float) -> Check:
+def _by_prediction(
+    samples: Samples,
+    found: Estimate,
+    stored: Sequence[float],
+    left_out: float | None,
+    alpha: float,
+) -> Check:
     """Judge by the range of a new run. Nothing nearer than the farthest stored run is beyond it, if
     the runs have heavier tails than a normal's."""
-    stored = samples.baseline
     after, centre = statistics.fmean(samples.current), statistics.fmean(stored)
     farthest = max(_sign(samples, centre) * (value - centre) for value in stored)
     room = max(found.visible(alpha), farthest)
     low, high = centre - room, centre + room
-    status: CheckStatus = "fail" if found.change > room else "pass"
+    bounds = _bounds(samples, centre, room)
+    status, aside = _with_spikes(samples, bounds, "fail" if found.change > room else "pass")
     words = f"{samples.title} is {after:.4g}, {len(stored)} stored runs predict "
     words += {
         "higher": f"at most {high:.4g}",
         "lower": f"at least {low:.4g}",
         "both": f"{low:.4g} to {high:.4g}",
     }[str(samples.gate.worse)]
+    if left_out is not None:
+        aside += f". Left out, because it is far from all others: a run with {left_out:.4g}"
     percent = 100 / abs(centre) if centre else 1.0
     return samples.check(
         status,
-        words,
+        words + aside,
         **change(centre, after),
         **_interval(samples, found, centre, alpha),
         threshold=_signed(samples, room * percent),
         detectable=_signed(samples, found.detectable(alpha) * percent),
         noise=found.spread.source,
     )
+
+
+def without_outlier(values: Sequence[float]) -> tuple[list[float], float | None]:
+    """Return the values without the one that no normal sample of this size would have, if any."""
+    kept, count = list(values), len(values)
+    sd = statistics.stdev(kept) if count >= OUTLIER_FROM else 0.0
+    if not sd:
+        return kept, None
+    mean = statistics.fmean(kept)
+    far = max(kept, key=lambda value: abs(value - mean))
+    t = t_quantile(1 - OUTLIER_LEVEL / (2 * count), count - 2)
+    critical = (count - 1) / math.sqrt(count) * math.sqrt(t * t / (count - 2 + t * t))
+    if abs(far - mean) / sd <= critical:
+        return kept, None
+    kept.remove(far)
+    return kept, far

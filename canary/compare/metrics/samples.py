@@ -9,7 +9,7 @@ from functools import partial
 from typing import Unpack
 
 from canary.compare.checks import metric_check
-from canary.compare.metrics.statistic import reading, window
+from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading, window
 from canary.compare.report import Check, CheckStatus, Numbers
 from canary.config.metric_gates import MetricGate
 from canary.errors import nearest
@@ -23,18 +23,23 @@ OF_STATISTIC = {
     "last": "last {}",
     "max": "largest {}",
     "min": "smallest {}",
+    "area": "area under {}",
+    "count": "number of values of {}",
+    "share_above": "share of {}",
     "at": "{}",
 }
 
 
 UNITS = {"step_time_s": "s", "max_memory_bytes": "bytes", "completion_length": "tokens"}
 """Units of the canary's own metrics."""
-OF_ALL_STEPS = ("mean", "median", "max", "min")
+OF_ALL_STEPS = ("mean", "median", "max", "min", "area", "share_above")
 
 
 def title(gate: MetricGate) -> str:
     """Return what a gate judges, in words."""
     words = OF_STATISTIC[gate.statistic].format(gate.name)
+    if gate.above is not None:
+        words += f" at or above {gate.above:g}"
     if gate.step is not None:
         words += f" at step {gate.step}"
     if gate.last is not None:
@@ -56,6 +61,8 @@ class Samples:
     gate: MetricGate
     name: str
     """Of the check."""
+    readings: tuple[Reading, ...]
+    """Of the current runs."""
     current: tuple[float, ...]
     baseline: tuple[float, ...]
     metric: str = ""
@@ -74,7 +81,21 @@ class Samples:
     @property
     def unit(self) -> str:
         """The unit of the number that is judged; empty if it is not known, or has none."""
+        if self.gate.of_step is not None or self.gate.statistic in ("count", "share_above"):
+            return ""
         return UNITS.get(self.metric, "")
+
+    def spikes(self, bounds: Bounds) -> list[int]:
+        """Return the steps of lone values beyond the bounds, if nothing else is beyond them."""
+        found: list[int] = []
+        for one in self.readings:
+            if one.value is None or not bounds.breaks(one.value):
+                continue
+            alone = lone_spikes(one.points, self.gate, bounds)
+            if not alone:
+                return []
+            found += alone
+        return found
 
 
 def samples_of(
@@ -118,6 +139,7 @@ def samples_of(
     return Samples(
         gate,
         name,
+        readings,
         tuple(one.value for one in readings if one.value is not None),
         tuple(usable),
         group,
@@ -185,7 +207,7 @@ def _gaps(record: RunRecord, curve: Curve, baseline: Sequence[Curve], gate: Metr
 
     Some metrics are not written at fixed steps. So a curve that lacks a step has gaps only if it
     also has fewer values than each run of the baseline."""
-    if not baseline or gate.statistic == "at":
+    if not baseline or gate.statistic in ("at", "count"):
         return ""
     windows = [{step for step, _ in window(one, gate)} for one in baseline]
     lacks = sorted(set.intersection(*windows).difference(curve.steps))

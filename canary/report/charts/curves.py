@@ -44,6 +44,8 @@ from canary.report.charts.sides import (
 from canary.report.numbers import signed, significant
 from canary.report.view import scaled
 
+IN_ITS_UNIT = ("mean", "median", "last", "max", "min", "area", "at")
+"""Statistics whose limit can be drawn beside the values."""
 _GATE = re.compile(rf"metrics\.(.+)\.({'|'.join(get_args(Statistic))})(\.\d+)?", re.DOTALL)
 MOST_CHARTS = 20
 Band = Mapping[int, tuple[float, float, float]]
@@ -329,7 +331,7 @@ def limits_by_metric(sides: ShownSides) -> dict[str, tuple[float, ...]]:
         of_metric = limits[own_name(sides.newest.record, named[1])]
         # Of the limits in no unit, only a plain number has no interval.
         plain = check.scale == "" and check.interval is None and check.threshold is not None
-        if plain and check.threshold not in of_metric:
+        if plain and named[2] in IN_ITS_UNIT and check.threshold not in of_metric:
             assert check.threshold is not None
             of_metric.append(check.threshold)
     return {name: tuple(values) for name, values in limits.items()}

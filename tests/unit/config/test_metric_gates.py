@@ -24,8 +24,10 @@ GOOD: list[dict[str, Any]] = [
     {"name": "reward", "limit": "2.5 %", "last": 10},
     {"name": "train/x", "statistic": "median", "worse": "higher", "limit": 1.1},
     {"name": "train/x", "statistic": "at", "step": -1, "worse": "both", "limit": "1e-3"},
-    {"name": "loss", "statistic": "max", "limit": "history"},
-    {"name": "loss", "from_step": -10, "to_step": -2, "limit": 2},
+    {"name": "x", "statistic": "share_above", "above": 1.05, "worse": "higher", "limit": 0.1},
+    {"name": "loss", "statistic": "max", "limit": "history", "spikes": 0},
+    {"name": "loss", "from_step": -10, "to_step": -2, "limit": 2, "exclusive": True},
+    {"name": "loss", "of_step": 1, "limit": 0.6},
 ]
 
 
@@ -55,8 +57,11 @@ BAD: list[tuple[Any, str]] = [
     ({"name": "loss", "limit": "-5%"}, "a percentage such as 5%"),
     ({"name": "loss", "limit": 1, "statistic": "avg"}, "metrics.0.statistic"),
     ({"name": "loss", "limit": 1, "statistic": "at"}, "needs step"),
+    ({"name": "loss", "limit": 1, "statistic": "share_above"}, "needs above"),
     ({"name": "loss", "limit": 1, "last": 0}, "metrics.0.last"),
     ({"name": "loss", "limit": 1, "last": 3, "from_step": 2}, "but not both"),
+    ({"name": "loss", "limit": "5%", "exclusive": True}, "exclusive needs"),
+    ({"name": "loss", "limit": 1, "of_step": 1, "statistic": "count"}, "no meaning for count"),
     ({"name": "a\nb", "limit": 1, "worse": "both"}, "printable"),
     ({"name": "loss", "limt": 1}, "did you mean 'limit'?"),
     ("loss", "metrics.0"),

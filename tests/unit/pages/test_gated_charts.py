@@ -43,6 +43,8 @@ def test_a_limit_that_is_no_value_of_the_metric_is_no_line() -> None:
     others = [
         gate("m", worse="higher", limit="5%"),
         gate("m", worse="higher", statistic="median", limit="history"),
+        gate("m", worse="higher", statistic="count", limit=3.0),
+        gate("m", worse="higher", statistic="last", of_step=1, limit=1.2),
     ]
     (chart,) = [each for each in learning_charts(sides("m", others)) if each.title == "m"]
     assert "Limit" not in chart.finding

@@ -18,7 +18,7 @@ LARGE = (1e308, -1e308, 1e155, 1e100, -1e100, 1e16)
 SMALL = (1.0, -1.0, 0.5, 0.0, 1e-308, 5e-324)
 NUMBERS = st.sampled_from([*LARGE, *SMALL, math.nan, math.inf])
 CURVES = st.lists(NUMBERS, min_size=1, max_size=6)
-NEEDED: dict[str, dict[str, Any]] = {"at": {"step": 1}}
+NEEDED: dict[str, dict[str, Any]] = {"share_above": {"above": 1.0}, "at": {"step": 1}}
 GATES = [
     *(
         gate("x", statistic=name, limit=limit, worse=worse, **NEEDED.get(name, {}))
@@ -26,6 +26,7 @@ GATES = [
             get_args(Statistic), ("5%", "history", 1.0), ("higher", "lower", "both")
         )
     ),
+    gate("x", limit=1.0, worse="higher", of_step=1),
 ]
 RUNS = [record(number) for number in range(10)]
 
