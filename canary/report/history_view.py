@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -34,13 +33,7 @@ VERSION = 1
 BLOCKS = 12
 """Blocks of a sparkline; more runs are thinned."""
 LONGEST_NAME = 26
-HEADINGS = ("metric", "newest", "runs", "per 10 runs", "since when")
-LEAST = ("per 10 runs",)
-"""Columns that a narrow terminal drops."""
-WIDE_TREND = 20.0
-"""Percent per ten runs; a wider interval says nothing."""
-SMALLEST_SHOWN = 0.005
-"""Percent; less is shown as none."""
+HEADINGS = ("metric", "newest", "runs", "since when")
 NO_CHANGE = "no change"
 
 
@@ -98,12 +91,7 @@ def _document(found: HistoryTrends) -> dict[str, Any]:
     whole = asdict(found)
     del whole["config_file"]
     whole["machine_changes"] = [
-        # Only a change of a series has runs before it.
-        {
-            "place": place,
-            "changes": [{k: one[k] for k in ("name", "before", "now")} for one in all_],
-        }
-        for place, all_ in whole["machine_changes"]
+        {"place": place, "changes": changes} for place, changes in whole["machine_changes"]
     ]
     for series in whole["series"]:
         values = [point["value"] for point in series["points"] if point["value"] is not None]
@@ -113,22 +101,14 @@ def _document(found: HistoryTrends) -> dict[str, Any]:
 
 def _lines(table: Sequence[Cells], width: int | None) -> list[str]:
     short = [(cut(row[0], LONGEST_NAME), *row[1:]) for row in table]
-    return aligned(fitting(short, width and width - 2, LEAST))
+    return aligned(fitting(short, width and width - 2))
 
 
 def headline(found: HistoryTrends) -> str:
     """Return what got worse and holds, in one line."""
     open_ = [series for series in found.series if _open(series)]
-    waiting = [
-        series
-        for series in found.series
-        if any(one.worse and one.standing == "waiting" for one in series.changes)
-    ]
     if open_:
         return f"{listed([series.title for series in open_])} got worse"
-    if waiting:
-        names = listed([series.title for series in waiting])
-        return f"{names} may have got worse: more runs will show it"
     judged = sum(bool(series.levels) for series in found.series)
     if not judged:
         return "too few runs to judge"
@@ -178,23 +158,8 @@ def _row(series: Series) -> Cells:
         series.title,
         amount(values[-1], series.unit.removeprefix("tokens/s")) if values else "-",
         sparkline(thinned(values, BLOCKS)) if values else "",
-        _trend(series),
         _since(series),
     )
-
-
-def _trend(series: Series) -> str:
-    """Return the change per ten runs of the newest level, with half of its interval."""
-    if series.trend is None:
-        return ""
-    estimate, low, high = series.trend
-    half = (high - low) / 2
-    if not math.isfinite(half) or half > WIDE_TREND:
-        return "too noisy"
-    if max(abs(low), abs(high)) < SMALLEST_SHOWN:
-        return "0"
-    digits = 1 if half >= 0.05 else 2
-    return f"{round(estimate, digits) + 0.0:+.{digits}f}% ±{half:.{digits}f}"
 
 
 def _since(series: Series) -> str:
@@ -202,8 +167,6 @@ def _since(series: Series) -> str:
     if not series.changes:
         return NO_CHANGE if series.levels else ""
     newest = series.changes[-1]
-    if newest.standing == "waiting":
-        return f"{_size(newest)}? ({newest.runs_after} of 3 runs)"
     found = (_open(series) or [newest])[-1]
     return f"{_size(found)} since {place_words(series, found)}"
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from canary.report.numbers import amount, signed
-from canary.trends.model import ChangePoint, MachineChange, Series, StoredPoint
+from canary.trends.model import ChangePoint, Series, StoredPoint
 
 SHOWN_DIGITS = 9
 MOST_FACTS = 3
 """Facts of the machine that a sentence names."""
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-LEAST_AFTER = 3
-"""Runs that show a change and so confirm it."""
 LARGEST_PERCENT = 1000.0
 """A larger change is from nearly 0, and its percentage means nothing."""
-HELD = ("confirmed", "waiting", "accepted")
+HELD = ("confirmed", "accepted")
 """Standings of changes whose level may still hold."""
 DERIVED = {"tokens_per_sec": "step_time_median"}
 """Metrics that follow from another one, so that the command for a change of both stands once."""
@@ -77,27 +75,14 @@ def _size(series: Series, change: ChangePoint) -> str:
 
 def _machine(change: ChangePoint) -> Iterator[str]:
     facts = [
-        f"{_when(fact)} the {fact.name} changed ({fact.before} -> {fact.now})"
-        for fact in change.machine
+        f"where the {fact.name} changed ({fact.before} -> {fact.now})" for fact in change.machine
     ]
     if facts:
         more = f" and {len(facts) - MOST_FACTS} more" if len(facts) > MOST_FACTS else ""
         yield f"{', '.join(facts[:MOST_FACTS])}{more}"
 
 
-def _when(fact: MachineChange) -> str:
-    """Return where a fact of the machine changed, seen from the change of the series."""
-    if not fact.runs_before:
-        return "where"
-    runs = spelled(abs(fact.runs_before), "run")
-    return f"{runs} {'after' if fact.runs_before > 0 else 'before'}"
-
-
 def _evidence(change: ChangePoint) -> str:
-    if change.standing == "waiting":
-        only = spelled(change.runs_after, "run")
-        show = "shows" if change.runs_after == 1 else "show"
-        return f"not confirmed: only {only} {show} it, {NUMBERS[LEAST_AFTER]} are needed"
     if change.standing == "accepted":
         return "accepted by a person"
     if change.standing == "returned":

@@ -1,8 +1,7 @@
 """The metrics that a history follows, and each run's number of them.
 
 A run gives one number per metric. What is timed is the geometric mean over its launches, as in
-checks. A gate of `metrics:` gives its own statistic, and any other curve of an imported run the
-mean of its last tenth.
+checks. A gate of `metrics:` gives its own statistic.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from canary.compare.metrics.samples import UNITS, curve_in, own_name, title
 from canary.compare.metrics.statistic import reading, usable
 from canary.compare.timing.crowding import compute_threads
 from canary.compare.timing.lane import Metric, completion_tokens_per_step, launch_seconds
-from canary.config.metric_gates import KNOWN_WORSE, MetricGate
-from canary.record.curves import ROW_METRICS
-from canary.record.end_loss import end_loss, end_value
+from canary.config.metric_gates import MetricGate
+from canary.record.end_loss import end_loss
 from canary.record.types import RunRecord
 
 LOWER_IS_BETTER = {"higher": True, "lower": False}
@@ -58,7 +56,6 @@ def numbers_of(record: RunRecord, gates: Sequence[MetricGate]) -> Mapping[str, N
     if norms:
         found["grad_norm"] = Number("gradient norm", "", None, statistics.median(norms))
     _add_gates(found, record, gates)
-    _add_curves(found, record)
     return found
 
 
@@ -96,29 +93,6 @@ def _add_gates(found: dict[str, Number], record: RunRecord, gates: Sequence[Metr
 def _free(found: Mapping[str, Number], name: str, words: str) -> str:
     """Return a gate's key: its metric, or its whole title if the metric has a series already."""
     return name if name not in found else words
-
-
-def _add_curves(found: dict[str, Number], record: RunRecord) -> None:
-    """Add the curves that no gate judges."""
-    names = {} if record.source is None else record.source.names
-    for name, curve in record.curves.items():
-        known = {name, names.get(name, name)}
-        if not curve.values or known & found.keys() or _followed_already(name, found):
-            continue
-        value = end_value(curve.values)
-        if value is not None:
-            lower = LOWER_IS_BETTER.get(KNOWN_WORSE.get(name, ""))
-            found[name] = Number(name, UNITS.get(name, ""), lower, value)
-
-
-def _followed_already(name: str, found: Mapping[str, Number]) -> bool:
-    own = {
-        "loss": "final_loss",
-        "grad_norm": "grad_norm",
-        "step_time_s": "step_time_median",
-        "max_memory_bytes": "max_memory",
-    }
-    return name in ROW_METRICS and own.get(name) in found
 
 
 def finite(value: float) -> bool:

@@ -110,14 +110,10 @@ def trends_of_stored(
     )
 
 
-def _worst_first(series: Series) -> tuple[int, float]:
-    """Return the order of a series: confirmed changes for the worse, waiting ones, rest."""
-    worse = [change for change in series.changes if change.worse]
-    confirmed = [abs(change.percent) for change in worse if change.standing == "confirmed"]
-    if confirmed:
-        return 0, -max(confirmed)
-    waiting = any(change.standing == "waiting" for change in worse)
-    return (1 if waiting else 2), 0.0
+def _worst_first(series: Series) -> float:
+    """Return the order of a series: the largest confirmed change for the worse first."""
+    worse = (one for one in series.changes if one.worse and one.standing == "confirmed")
+    return -max((abs(change.percent) for change in worse), default=0.0)
 
 
 def _gates(newest: RunRecord, notes: list[str]) -> tuple[MetricGate, ...]:

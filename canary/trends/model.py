@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Standing = Literal["confirmed", "waiting", "returned", "accepted"]
-"""`confirmed`: at least three runs after it show it. `waiting`: too few runs after it.
-`returned`: a later level is back where it was before. `accepted`: a person accepted it."""
+Standing = Literal["confirmed", "returned", "accepted"]
+"""`confirmed`: at least three runs after it show it. `returned`: a later level is back where it was
+before. `accepted`: a person accepted it."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,6 @@ class MachineChange:
     """Such as driver, image, gpu, cpu, or a package."""
     before: str
     now: str
-    runs_before: int = 0
-    """How many runs earlier than the change of the series; negative: later."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,7 @@ class ChangePoint:
     within: tuple[int, int]
     """First and last place where the change may have happened (95%)."""
     machine: tuple[MachineChange, ...]
-    """What changed on the machine there or a few runs earlier, the nearest first: the first
-    suspects."""
+    """What changed on the machine there: the first suspects."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +88,6 @@ class Series:
     points: tuple[StoredPoint, ...]
     levels: tuple[Level, ...]
     changes: tuple[ChangePoint, ...]
-    trend: tuple[float, float, float] | None
-    """Change per ten runs within the newest level, in percent: estimate, low, high (95%). None: too
-    few runs."""
     notes: tuple[str, ...] = ()
     """Why something could not be judged."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,6 @@ from canary.trends.model import MachineChange, StoredPoint
 SHA = re.compile(r"[0-9a-f]{12,64}")
 NAMES = {"gpus": "gpu", "device.name": "gpu", "cpu_usable": "usable cores", "cpu_count": "cores"}
 LONGEST = 60
-RUNS_BEFORE = 3
-"""So many runs after a change of the machine, a change of a metric still names it."""
 UNIMPORTANT = ("device.type", "ram_bytes", "gpu_reason")
 """Facts that follow from others, or that the host's kernel changes by a little."""
 MachineChanges = Mapping[int, tuple[MachineChange, ...]]
@@ -105,21 +103,17 @@ def changes_of(facts: Sequence[Run]) -> MachineChanges:
     return found
 
 
-def suspects(machines: MachineChanges, place: int, first: int, last: int) -> list[MachineChange]:
-    """Return what changed on the machine where a series changed, the nearest first.
+def suspects(machines: MachineChanges, first: int, last: int) -> tuple[MachineChange, ...]:
+    """Return what changed on the machine where a series changed, each fact once.
 
     Args:
         machines: all changes of the machine.
-        place: first run of the new level.
         first: first run that may be of the new level.
         last: first run that surely is.
     """
-    earliest = max(1, min(first, place - RUNS_BEFORE))
-    found: dict[str, MachineChange] = {}
-    for other in sorted(range(earliest, last + 1), key=lambda other: abs(other - place)):
-        for change in machines.get(other, ()):
-            found.setdefault(change.name, replace(change, runs_before=place - other))
-    return list(found.values())
+    places = range(max(1, first), last + 1)
+    found = {one.name: one for place in places for one in machines.get(place, ())}
+    return tuple(found.values())
 
 
 def _between(before: Run, now: Run) -> Iterator[MachineChange]:

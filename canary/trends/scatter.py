@@ -9,7 +9,7 @@ runs is less certain than that of independent ones, and two things account for i
 - A mean over more than `WINDOW` runs counts as one over `WINDOW`: machines wander slowly.
 
 Residuals beyond `REACH` standard deviations count as if they lay there, so that spikes neither
-hide a change nor make one. The slope over runs accounts for all of this too.
+hide a change nor make one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ KEPT = 0.9545
 """Mean square of a standard normal that is cut at `REACH`."""
 MOST_CORRELATION = 0.95
 IN_THESE_RUNS = "measured in these runs"
-MOST_FITTED = 400
-"""Points of the median of all pairwise slopes; longer stretches are thinned evenly."""
 
 
 @dataclass(frozen=True)
@@ -125,33 +123,3 @@ def _correlation(left: Values, sd: float, per_level: float) -> float:
     found += (1 + 3 * found) / per_level
     error = math.sqrt(max(0.05, 1 - found * found) / len(left))
     return min(max(found + error, 0.0), MOST_CORRELATION)
-
-
-def slope_of(values: Values, scatter: Scatter) -> tuple[float, float]:
-    """Return (slope per run, its standard error) of at least two values, by Theil (1950) and Sen
-    (1968).
-
-    The error is that of the least-squares slope of an AR(1) process. It never claims more
-    than the means of `WINDOW` runs at both ends would.
-    """
-    count = len(values)
-    places = np.arange(count, dtype=float)
-    kept = np.unique(np.linspace(0, count - 1, min(count, MOST_FITTED)).round().astype(int))
-    first, second = np.triu_indices(len(kept), k=1)
-    rises = values[kept[second]] - values[kept[first]]
-    per_run = float(np.median(rises / (kept[second] - kept[first])))
-    middle = places - places.mean()
-    weights = middle / float(np.dot(middle, middle))
-    exact = scatter.spread.sd * math.sqrt(_quadratic(weights, scatter.correlation))
-    half = max(1, count // 3)
-    ends = scatter.error(half, half) / max(1, count - half)
-    return per_run, max(exact, ends)
-
-
-def _quadratic(weights: Values, correlation: float) -> float:
-    """Return the variance of a weighted sum of an AR(1) process of unit variance."""
-    carried = total = 0.0
-    for weight in weights.tolist():
-        total += weight * weight + 2 * weight * carried
-        carried = correlation * (carried + weight)
-    return max(total, 0.0)

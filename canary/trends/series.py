@@ -1,5 +1,5 @@
 """One metric over the runs of a drawer: its numbers in, levels and change points out; and what
-became of each change: confirmed, accepted, returned, or waiting for more runs."""
+became of each change: confirmed, accepted or returned."""
 
 from __future__ import annotations
 
@@ -17,14 +17,11 @@ from canary.errors import counted
 from canary.trends.followed import Number, finite
 from canary.trends.model import ChangePoint, Level, Series, Standing, StoredPoint
 from canary.trends.runs import MachineChanges, Run, suspects
-from canary.trends.scatter import Scatter, Values, center, levels_of, slope_of
-from canary.trends.steps import LEAST_RUNS, Step, Steps, find_steps, waiting_step
+from canary.trends.scatter import Scatter, Values, center, levels_of
+from canary.trends.steps import LEAST_RUNS, Step, Steps, find_steps
 
 FEWEST = 2 * LEAST_RUNS
 """Values of a series in which a change can be found."""
-TREND_FROM = 5
-"""Runs of the newest level that show a trend."""
-TREND_RUNS = 10
 LEVEL = 0.975
 """One-sided, for both ends of an interval of 95%."""
 MOST_PERCENT = 1e6
@@ -82,7 +79,6 @@ class _Analysed:
     places: Sequence[int]
     """Of each value among all runs."""
     steps: Steps
-    waiting: Step | None
     better: bool | None
     """Whether lower values are better; None: neither direction is."""
 
@@ -93,9 +89,8 @@ class _Analysed:
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """(first, one after the last) of each level, without the runs that wait."""
-        end = self.waiting.place if self.waiting else len(self.values)
-        return levels_of(end, self.steps.cuts)
+        """(first, one after the last) of each level."""
+        return levels_of(len(self.values), self.steps.cuts)
 
 
 def series_of(
@@ -133,14 +128,12 @@ def series_of(
     values = [point.value for point in points if point.value is not None]
     levels: tuple[Level, ...] = ()
     changes: tuple[ChangePoint, ...] = ()
-    trend = None
     if len(values) < FEWEST:
         notes.append(f"not judged: {counted(len(values), 'value')}, and {FEWEST} are needed")
     else:
         found = _analysed(values, known, newest, budget, model)
         levels = tuple(_levels(found))
         changes = tuple(_changes(found, points, machines))
-        trend = _trend(found)
     return Series(
         metric,
         newest.title,
@@ -149,7 +142,6 @@ def series_of(
         points,
         levels,
         changes,
-        trend,
         tuple(notes),
     )
 
@@ -178,8 +170,7 @@ def _analysed(
     model = model if scale.logs else None
     on_scale = np.array([scale.to(value) for value in values])
     steps = find_steps(on_scale, scale.floor, budget, model)
-    waiting = waiting_step(on_scale, steps.cuts, scale.floor, budget, model)
-    return _Analysed(scale, on_scale, known, steps, waiting, newest.lower_is_better)
+    return _Analysed(scale, on_scale, known, steps, newest.lower_is_better)
 
 
 def _levels(found: _Analysed) -> Iterator[Level]:
@@ -207,11 +198,6 @@ def _changes(
         elif _accepted(points, first, last):
             standing = "accepted"
         yield _change(found, step, standing, lengths[number + 1], machines)
-    if found.waiting is not None:
-        runs = len(found.values) - found.waiting.place
-        place = found.places[found.waiting.place]
-        standing = "accepted" if _accepted(points, place, place) else "waiting"
-        yield _change(found, found.waiting, standing, runs, machines)
 
 
 def _change(
@@ -231,26 +217,8 @@ def _change(
         standing,
         runs,
         within,
-        tuple(suspects(machines, place, earliest, within[1])),
+        suspects(machines, earliest, within[1]),
     )
-
-
-def _trend(found: _Analysed) -> tuple[float, float, float] | None:
-    """Return the change per ten runs of the newest level."""
-    first, after = found.bounds[-1]
-    values = found.values[first:after]
-    if len(values) < TREND_FROM:
-        return None
-    before = center(values, found.scatter.spread.sd)
-    if not found.scale.logs and not before:
-        return None  # No percentage of 0 means anything.
-    slope, error = slope_of(values, found.scatter)
-    reach = t_quantile(LEVEL, found.scatter.spread.df) * error
-    estimate, low, high = (
-        found.scale.percent(TREND_RUNS * each, before)
-        for each in (slope, slope - reach, slope + reach)
-    )
-    return estimate, low, high
 
 
 def _returned(number: int, found: Sequence[Step], lengths: Sequence[int], scatter: Scatter) -> bool:

@@ -1,5 +1,5 @@
 """Change points of a series: candidates by `ruptures`, decided by our own interval and a count of
-runs; and the newest runs, if they are too few to be a level.
+runs.
 
 The search takes the best places among all, so chance alone finds some. Each place that could have
 been one gets its share of the error level (Bonferroni), on both sides. What is found must pass:
@@ -40,9 +40,6 @@ that a spike costs little."""
 PENALTY = 1.8
 """Per change point. The kernel's gain of a small step of z standard errors is 0.12 z^2, so 1.8 is
 about z = 3.9: below what any interval here decides."""
-MOST_WAITING = LEAST_RUNS - 1
-COMMON = 0.1
-"""What so large a share of the runs of a level do by chance begins nothing."""
 SPIKE_BUDGET = FAMILY_BUDGET / 10
 """Probability that spikes side by side look like a level anywhere in a series. They hit all metrics
 of a run alike, so it is not shared by them."""
@@ -138,21 +135,9 @@ def _step(values: Values, cuts: Sequence[int], number: int, scatter: Scatter, al
     before, after = levels_of(len(values), cuts)[number : number + 2]
     old, new = (center(values[first:end], scatter.spread.sd) for first, end in (before, after))
     runs = (after[1] - after[0], before[1] - before[0])
-    return _step_of(after[0], new - old, old, runs, scatter, alpha)
-
-
-def _step_of(
-    place: int,
-    change: float,
-    before: float,
-    runs: tuple[int, int],
-    scatter: Scatter,
-    alpha: float,
-) -> Step:
-    """Return a change at a place; `runs`: of the level after it, and of the one before."""
-    error, spread = scatter.error(runs[1], runs[0]), scatter.spread
-    estimate = Estimate(abs(change), error, spread.df, spread, runs, paired=False)
-    return Step(place, estimate, 1 if change >= 0 else -1, before, alpha, (place, place))
+    error, spread, place = scatter.error(runs[1], runs[0]), scatter.spread, after[0]
+    estimate = Estimate(abs(new - old), error, spread.df, spread, runs, paired=False)
+    return Step(place, estimate, 1 if new >= old else -1, old, alpha, (place, place))
 
 
 def _of_spikes(
@@ -216,34 +201,3 @@ def _costs(values: Values, step: Step, reach: float) -> Values:
     rest = np.concatenate([[0.0], np.cumsum(new)])
     costs: Values = started + (rest[-1] - rest)
     return costs
-
-
-def waiting_step(
-    values: Values, cuts: Sequence[int], floor: float, budget: float, model: Spread | None
-) -> Step | None:
-    """Return the change that the newest one or two runs may begin; None if they may be noise.
-
-    Args:
-        values: on the series' scale.
-        cuts: first places of the known levels.
-        floor: smallest credible standard deviation of a run.
-        budget: error budget of the metric's steps.
-        model: the measured noise.
-    """
-    start = cuts[-1] if cuts else 0
-    alpha = budget / (2 * MOST_WAITING)
-    for runs in range(MOST_WAITING, 0, -1):
-        place = len(values) - runs
-        if place - start < LEAST_RUNS:
-            continue
-        scatter = measure(values[:place], cuts, floor, model)
-        sd = scatter.spread.sd
-        before, now = center(values[start:place], sd), values[place:]
-        change = float(np.mean(now)) - before
-        step = _step_of(place, change, before, (runs, place - start), scatter, alpha)
-        half = step.estimate.change / 2
-        chance = _share_beyond(step.sign * (values[start:place] - before), half)
-        away = chance**runs <= COMMON and np.all(step.sign * (now - before) > half)
-        if away and step.estimate.lower(alpha) > 0:
-            return step
-    return None

@@ -31,7 +31,7 @@ KINDS = {
 }
 """Kinds of runs, each with its colour and shape."""
 SOLID = [1, 0]
-DASHES = {"waiting": [5, 3], "returned": [9, 4], "accepted": [9, 4]}
+DASHES = {"returned": [9, 4], "accepted": [9, 4]}
 """Of a change's rule, by its standing; solid if it is confirmed and holds."""
 
 

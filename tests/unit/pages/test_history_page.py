@@ -110,7 +110,7 @@ def made(title: str = "step time", commit: str = "", **values: object) -> Series
         for place in range(12)
     )
     levels = (Level(0, 5, 100.2, (99.8, 100.6)), Level(6, 11, 106.3, (105.9, 106.7)))
-    base = Series("step_time_median", title, "ms", True, points, levels, (WORSE,), None)
+    base = Series("step_time_median", title, "ms", True, points, levels, (WORSE,))
     return replace(base, **values)  # type: ignore[arg-type]
 
 
@@ -125,18 +125,6 @@ def test_a_change_point_stands_in_the_picture_with_commit_percent_and_machine() 
     page = drawn(made())
     assert "+6.1% 666666666, driver" in page
     assert "Step time +6.1% [4.0, 8.2] since commit 666666666" in Read(page).text
-
-
-def test_what_waits_is_not_said_to_be_confirmed() -> None:
-    waiting = replace(WORSE, standing="waiting", runs_after=1, machine=())
-    series = made(changes=(waiting,))
-    assert findings(series) == [
-        "step time +6.1% [4.0, 8.2] since commit 666666666, "
-        "not confirmed: only one run shows it, three are needed"
-    ]
-    page = drawn(series)
-    assert "+6.1% 666666666, waiting" in page
-    assert 'stroke-dasharray="5,3"' in page
 
 
 def test_a_level_that_returned_is_no_finding_and_still_a_mark() -> None:

@@ -28,19 +28,18 @@ from tests.unit.trends.histories import noise, runs_of, series, stepped, times, 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 runs: a step two runs after a new driver, one of memory, a change that waits."""
+    """60 runs: a step with a new driver, and one of memory."""
     root = tmp_path_factory.mktemp("history")
     step = stepped(noise(60, 1, lasting=0.3), 40, 6)
     memory = stepped(noise(60, 2, sd=0.004), 20, 4)
-    cpu = stepped(noise(60, 3), 58, 20)
     for place in range(60):
         one = record(
             3600 * place,
             0.1 * math.exp(step[place]),
             memory_mb=600 * math.exp(memory[place]),
-            cpu_s=0.08 * math.exp(cpu[place]),
+            cpu_s=0.08,
         )
-        one.env = {**one.env, "driver": "560.1" if place >= 38 else "550.2"}
+        one.env = {**one.env, "driver": "560.1" if place >= 40 else "550.2"}
         commit = hashlib.sha1(str(place).encode()).hexdigest()
         save(root, one, context=Context(commit=commit, verdict="pass"))
     return root
@@ -59,7 +58,7 @@ def test_the_text_says_what_began_where(stored: Path) -> None:
     flat = " ".join(shown.split())
     assert "Step time, tokens per second and peak memory got worse." in flat
     assert re.search(
-        rf"Step time \+[4-7]\.\d% \[[\d., -]+\] since commit {of_two(stored, 40)}, two runs after "
+        rf"Step time \+[4-7]\.\d% \[[\d., -]+\] since commit {of_two(stored, 40)}, where "
         r"the driver changed \(550\.2 -> 560\.1\), confirmed by 20 runs\.",
         flat,
     )
@@ -67,11 +66,8 @@ def test_the_text_says_what_began_where(stored: Path) -> None:
         f"after commit {of_two(stored, 39)}, with commit {of_two(stored, 40)} at the latest" in flat
     )
     assert re.search(rf"Peak memory \+[34]\.\d% .{{,30}} since commit {of_two(stored, 20)}", flat)
-    assert "CPU time per step +" in flat
-    assert "not confirmed: only two runs show it, three are needed" in flat
-    assert "(2 of 3 runs)" in flat
     assert re.search(r"Levels: \d+(\.\d)? ms in runs 1 to 40, \d+(\.\d)? ms in runs 41 to 60", flat)
-    assert re.search(r"final loss +\S+ +▅+ +0 +no change", shown)
+    assert re.search(r"final loss +\S+ +▅+ +no change", shown)
 
 
 @pytest.mark.parametrize("width", [40, 120])
@@ -79,14 +75,12 @@ def test_the_text_fits_the_terminal(stored: Path, width: int) -> None:
     lines = text(stored, width=width).splitlines()
     # A command stays whole, to be copied.
     assert max(len(line) for line in lines if "canary bisect" not in line) <= width
-    if width >= 80:
-        assert any("per 10 runs" in line for line in lines)
 
 
 def test_markdown_is_a_table_and_a_list(stored: Path) -> None:
     shown = text(stored, "markdown")
     table = [line for line in shown.splitlines() if line.startswith("|")]
-    assert table[0] == "| metric | newest | runs | per 10 runs | since when |"
+    assert table[0] == "| metric | newest | runs | since when |"
     assert len({line.count("|") for line in table}) == 1
     assert "- Step time +" in shown
     assert f"`{of_two(stored, 40)}`" in shown
@@ -100,17 +94,16 @@ def test_json_is_the_model(stored: Path) -> None:
     assert (drawer["canary"], drawer["machine"]) == (found.canary, found.machine)
     (machine,) = drawer["machine_changes"]
     assert machine == {
-        "place": 38,
+        "place": 40,
         "changes": [{"name": "driver", "before": "550.2", "now": "560.1"}],
     }
     first = next(one for one in drawer["series"] if one["metric"] == "step_time_median")
     assert set(first) == {
         *("metric", "title", "newest", "unit", "lower_is_better", "points", "levels", "changes"),
-        *("trend", "notes"),
+        "notes",
     }
     (change,) = first["changes"]
     assert (change["place"], change["standing"], change["worse"]) == (40, "confirmed", True)
-    assert change["machine"][0]["runs_before"] == 2
     assert first["newest"] == first["points"][-1]["value"]
 
 
@@ -178,11 +171,6 @@ def test_few_runs_and_no_change_are_told() -> None:
     calm = one(trends_of_runs(runs_of(noise(30, 0))))
     assert "No metric got worse (5 of 5 judged)." in calm
     assert "2 values, and 6 are needed" in one(trends_of_runs(runs_of(noise(2, 0))))
-
-
-def test_a_change_that_waits_is_no_alarm() -> None:
-    found = HistoryTrends("c", "m", (series(times(stepped(noise(61, 0), 60, 15))),))
-    assert "It may have got worse: more runs will show it." in one(found)
 
 
 def test_a_change_within_one_commit_is_not_of_the_code() -> None:

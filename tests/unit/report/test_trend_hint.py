@@ -17,7 +17,7 @@ def series(*changes: ChangePoint, commits: str = "0123456789ab") -> Series:
         StoredPoint(f"run-{n}", sha * 40, f"2026-01-{n + 1:02}", 100.0 + n % 2, 1, "pass", False)
         for n, sha in enumerate(commits)
     )
-    return Series("step_time_median", "step time", "ms", True, points, (), changes, None)
+    return Series("step_time_median", "step time", "ms", True, points, (), changes)
 
 
 def drawer(one: Series, config: str = "canary.yaml") -> HistoryTrends:
@@ -40,7 +40,6 @@ def test_the_command_spans_the_runs_where_it_may_have_begun_and_stays_on_one_lin
     "change",
     [
         replace(CHANGE, worse=False),
-        replace(CHANGE, standing="waiting"),
         replace(CHANGE, standing="returned"),
         replace(CHANGE, standing="accepted"),
         replace(CHANGE, within=(0, 9)),

@@ -45,13 +45,6 @@ def stepped(values: Values, place: int, percent: float) -> Values:
     return made
 
 
-def ramped(values: Values, first: int, last: int, percent: float) -> Values:
-    """The same with an even rise between two places."""
-    places = np.clip(np.arange(len(values)), first, last)
-    made: Values = values + math.log1p(percent / 100) * (places - first) / (last - first)
-    return made
-
-
 def facts(
     values: Sequence[float | None],
     *,

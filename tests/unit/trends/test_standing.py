@@ -1,4 +1,4 @@
-"""What became of a change: it waits, is confirmed, returned, or was accepted."""
+"""What became of a change: it is confirmed, returned, or was accepted."""
 
 from __future__ import annotations
 
@@ -7,25 +7,11 @@ import pytest
 from tests.unit.trends.histories import noise, series, stepped, times
 
 
-@pytest.mark.parametrize(
-    ("after", "standing"), [(1, "waiting"), (2, "waiting"), (3, "confirmed"), (4, "confirmed")]
-)
-def test_a_change_needs_three_runs(after: int, standing: str) -> None:
-    (change,) = series(times(stepped(noise(60 + after, 0), 60, 15))).changes
-    assert (change.place, change.standing, change.runs_after) == (60, standing, after)
-    assert change.worse
-
-
-def test_a_spike_waits_and_is_then_forgotten() -> None:
-    values = noise(60, 0)
-    values[40] += 0.2
-    assert [one.standing for one in series(times(values[:41])).changes] == ["waiting"]
-    assert all(not series(times(values[:end])).changes for end in range(42, 61))
-
-
-def test_a_change_that_waits_is_of_no_level() -> None:
-    found = series(times(stepped(noise(62, 0), 60, 15)))
-    assert found.levels[-1].last == 59
+@pytest.mark.parametrize(("after", "found"), [(1, 0), (2, 0), (3, 1), (4, 1)])
+def test_a_change_needs_three_runs(after: int, found: int) -> None:
+    changes = series(times(stepped(noise(60 + after, 0), 60, 15))).changes
+    assert [(one.place, one.standing) for one in changes] == [(60, "confirmed")] * found
+    assert all(one.worse and one.runs_after == after for one in changes)
 
 
 def test_a_level_that_returns_ends_the_change() -> None:
@@ -49,8 +35,6 @@ def test_an_accepted_change_is_told_as_accepted() -> None:
     assert [one.standing for one in after_red.changes] == ["accepted"]
     later = series(values, accepted=[40])
     assert [one.standing for one in later.changes] == ["confirmed"]
-    waiting = series(values[:31], accepted=[30])
-    assert [one.standing for one in waiting.changes] == ["accepted"]
 
 
 def test_red_runs_count() -> None:

@@ -8,7 +8,7 @@ import pytest
 from canary.compare.timing.estimate import Spread
 from canary.trends.scatter import measure, of_mean
 from canary.trends.steps import find_steps
-from tests.unit.trends.histories import BUDGET, FLOOR, noise, ramped, series, stepped, times
+from tests.unit.trends.histories import BUDGET, FLOOR, noise, series, stepped, times
 
 
 def places(values: np.ndarray, budget: float = BUDGET) -> list[int]:
@@ -128,13 +128,3 @@ def test_several_levels_are_all_found() -> None:
     ]
     low, high = found.levels[0].interval
     assert low < 100 < high
-
-
-def test_the_trend_of_a_level_is_about_zero_and_of_a_ramp_is_not() -> None:
-    level = series(times(noise(100, 1))).trend
-    assert level is not None
-    assert level[1] < 0 < level[2]
-    ramp = series(times(ramped(noise(100, 1, sd=0.05), 0, 99, 6))).trend
-    assert ramp is not None
-    assert ramp[0] > 0
-    assert series([1.0] * 4 + [2.0] * 3).trend is None
