@@ -17,9 +17,8 @@ ROLLOUT = (
         "ppo",
         "rollout",
         plant="""
-import dataclasses
-options = (*trainer.sampling.options, ("top_p", 0.95))
-trainer.sampling = dataclasses.replace(trainer.sampling, options=options)
+given = trainer.sampling.arguments
+object.__setattr__(trainer.sampling, "arguments", lambda: given() | {"top_p": 0.95})
 """,
     ),
     Row(
@@ -93,9 +92,8 @@ judge.train()
         "ppo_judged",
         "rollout",
         plant="""
-import dataclasses
-options = (*trainer.sampling.options, ("eos_token_id", 1_000_000))
-trainer.sampling = dataclasses.replace(trainer.sampling, options=options)
+given = trainer.sampling.arguments
+object.__setattr__(trainer.sampling, "arguments", lambda: given() | {"eos_token_id": 1_000_000})
 """,
     ),
 )

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig
 
 _SHARED = {
-    "speed.optimizer",
-    "speed.prefetch",
-    "speed.pin_memory",
-    "speed.compile",
-    "speed.liger",
     "callbacks",
     "model_factory",
 }
@@ -34,8 +29,6 @@ _ONLINE = frozenset(
         "temperature",
         "fixed_length",
         "reward_functions",
-        "speed.kv_cache",
-        "speed.decode",
     }
 )
 _IN_GROUPS = _ONLINE | {"num_generations", "beta"}
@@ -154,7 +147,7 @@ TRAINERS: dict[str, TrainerRow] = {
         title="SFT",
         builder=_TRL,
         arguments={"packing": False, "loss_type": "nll", "dataset_text_field": "text"},
-        uses=_ON_ROWS | {"speed.lengths", "formatting_function"},
+        uses=_ON_ROWS | {"formatting_function"},
         defaults={"learning_rate": 5e-4, "max_length": 256},
         rows="completion",
         takes_rows="prompt and completion, messages, text",
@@ -164,7 +157,7 @@ TRAINERS: dict[str, TrainerRow] = {
         title="DPO",
         builder=_TRL,
         arguments={"loss_type": ["sigmoid"]},
-        uses=_PREFERENCES | {"speed.lengths"},
+        uses=_PREFERENCES,
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         bound_to_micro_batch=trainer_rules.dpo_bound,
         reference=True,
@@ -174,7 +167,7 @@ TRAINERS: dict[str, TrainerRow] = {
     "reward": TrainerRow(
         title="Reward",
         builder=_TRL,
-        uses=_ON_ROWS | {"max_prompt_length", "speed.lengths"},
+        uses=_ON_ROWS | {"max_prompt_length"},
         defaults={"learning_rate": 1e-4, "max_length": 256},
         rows="scored pair",
         classifies=True,
@@ -187,7 +180,7 @@ TRAINERS: dict[str, TrainerRow] = {
         title="KTO",
         builder=_TRL,
         arguments={"loss_type": "kto"},
-        uses=_PREFERENCES | {"speed.lengths"},
+        uses=_PREFERENCES,
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         refuses=trainer_rules.kto_refuses,
         bound_to_micro_batch=trainer_rules.estimates_kl,
@@ -214,11 +207,6 @@ TRAINERS: dict[str, TrainerRow] = {
         uses=_ONLINE
         | {
             "ppo",
-            "speed.advantages",
-            "speed.logprobs",
-            "speed.shared_forward",
-            "speed.rollout_batch",
-            "speed.lengths",
         },
         defaults=_ONLINE_DEFAULTS,
         refuses=trainer_rules.ppo_refuses,

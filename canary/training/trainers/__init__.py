@@ -25,11 +25,7 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
             f"known: {', '.join(TRAINERS)}",
             key="training_type",
         )
-    # Imported here because it imports torch.
-    from canary.training.trainers import speed
-
     trainer: Trainer = importlib.import_module(row.builder).build(spec)
-    speed.apply(trainer, spec.config)
     return trainer
 
 

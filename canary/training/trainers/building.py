@@ -19,7 +19,6 @@ from canary.training.models.model import (
     save_initial,
 )
 from canary.training.plugins import callbacks, data_collator
-from canary.training.trainers import speed
 from canary.training.trainers.arguments import training_arguments
 from canary.training.trainers.rewards import rewards_for
 
@@ -110,9 +109,9 @@ def generation_settings(spec: WorkloadSpec) -> dict[str, Any]:
             'pip install "trl[vllm]", or remove trainer_args.use_vllm',
             key="trainer_args.use_vllm",
         )
-    switched = speed.generation(config)
+    shortest = {"min_new_tokens": config.max_new_tokens}
     return {
-        **({"generation_kwargs": switched} if switched else {}),
+        **({"generation_kwargs": shortest} if config.fixed_length else {}),
         "beta": config.beta,
         "num_generations": config.num_generations,
         "max_completion_length": config.max_new_tokens,
