@@ -24,7 +24,6 @@ _ON_ROWS = frozenset({*_SHARED, "max_length", "data_collator"})
 _ONLINE = frozenset(
     {
         *_SHARED,
-        "max_prompt_length",
         "max_new_tokens",
         "temperature",
         "fixed_length",
@@ -32,7 +31,7 @@ _ONLINE = frozenset(
     }
 )
 _IN_GROUPS = _ONLINE | {"num_generations", "beta"}
-_PREFERENCES = _ON_ROWS | {"max_prompt_length", "beta"}
+_PREFERENCES = _ON_ROWS | {"beta"}
 
 _ONLINE_DEFAULTS = {"learning_rate": 1e-5, "max_new_tokens": 32, "temperature": 1.0}
 _GROUP_DEFAULTS = {**_ONLINE_DEFAULTS, "num_generations": 4}
@@ -167,7 +166,7 @@ TRAINERS: dict[str, TrainerRow] = {
     "reward": TrainerRow(
         title="Reward",
         builder=_TRL,
-        uses=_ON_ROWS | {"max_prompt_length"},
+        uses=_ON_ROWS,
         defaults={"learning_rate": 1e-4, "max_length": 256},
         rows="scored pair",
         classifies=True,
@@ -260,7 +259,7 @@ USERS_OWN: dict[str, TrainerRow] = {
         title="custom",
         builder="canary.training.trainers.custom",
         uses=frozenset({"trainer_factory"}),
-        reads=frozenset({"beta", "max_length", "max_prompt_length", *_GROUP_DEFAULTS}),
+        reads=frozenset({"beta", "max_length", *_GROUP_DEFAULTS}),
         refuses=trainer_rules.custom_refuses,
     ),
     "exec": TrainerRow(title="exec"),
@@ -347,7 +346,6 @@ OWN_KEYS: dict[str, str] = {
     "output_dir": "output_dir",
     "beta": "beta",
     "max_length": "max_length",
-    "max_prompt_length": "max_prompt_length",
     "max_completion_length": "max_new_tokens",
     "num_generations": "num_generations",
     "temperature": "temperature",
