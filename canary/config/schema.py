@@ -62,9 +62,7 @@ class _Training(Strict):
     description: str = Field("", description="Free text for readers.")
     training_type: TrainingType = Field(
         DEFAULT_TRAINER,
-        description=(
-            "The trainer; `custom` takes it from `trainer_factory`, `exec` runs your `command`."
-        ),
+        description="The trainer; `exec` runs your `command`.",
     )
     command: tuple[str, ...] = Field(
         (),
@@ -181,9 +179,6 @@ class CanaryConfig(_WithImport):
             "data then needs no `answer` column."
         ),
     )
-    formatting_function: DottedPath | None = Field(
-        None, description="`package.module:function` that turns a data row into its text."
-    )
     data_collator: DottedPath | None = Field(
         None,
         description=(
@@ -199,20 +194,6 @@ class CanaryConfig(_WithImport):
             "returns a callback."
         ),
     )
-    model_factory: DottedPath | None = Field(
-        None,
-        description=(
-            "`package.module:function` that takes the WorkloadSpec and returns the model; "
-            "`model_name` then names the tokenizer."
-        ),
-    )
-    trainer_factory: DottedPath | None = Field(
-        None,
-        description=(
-            "`package.module:function` that takes the WorkloadSpec and returns your trainer."
-        ),
-    )
-
     device: str = Field(
         "auto",
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",

@@ -16,14 +16,10 @@ from canary.config.trainer_rules import Arguments, FirstLoss, Refusal
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig
 
-_SHARED = {
-    "callbacks",
-    "model_factory",
-}
-_ON_ROWS = frozenset({*_SHARED, "max_length", "data_collator"})
+_ON_ROWS = frozenset({"callbacks", "max_length", "data_collator"})
 _ONLINE = frozenset(
     {
-        *_SHARED,
+        "callbacks",
         "max_new_tokens",
         "temperature",
         "fixed_length",
@@ -54,8 +50,6 @@ class TrainerRow:
 
     uses: frozenset[str] = frozenset()
     """Config keys that only some trainers use, and this one does."""
-    reads: frozenset[str] = frozenset()
-    """Further such keys that its config may have, although it need not use them."""
     defaults: Mapping[str, float] = field(default_factory=dict)
     """Defaults of config keys that are null."""
     refuses: Callable[[CanaryConfig], Refusal | None] = trainer_rules.refuses_nothing
@@ -146,7 +140,7 @@ TRAINERS: dict[str, TrainerRow] = {
         title="SFT",
         builder=_TRL,
         arguments={"packing": False, "loss_type": "nll", "dataset_text_field": "text"},
-        uses=_ON_ROWS | {"formatting_function"},
+        uses=_ON_ROWS,
         defaults={"learning_rate": 5e-4, "max_length": 256},
         rows="completion",
         takes_rows="prompt and completion, messages, text",
@@ -254,27 +248,17 @@ TRAINERS: dict[str, TrainerRow] = {
 DEFAULT_TRAINER = "dpo"
 """The default `training_type`."""
 
-USERS_OWN: dict[str, TrainerRow] = {
-    "custom": TrainerRow(
-        title="custom",
-        builder="canary.training.trainers.custom",
-        uses=frozenset({"trainer_factory"}),
-        reads=frozenset({"beta", "max_length", *_GROUP_DEFAULTS}),
-        refuses=trainer_rules.custom_refuses,
-    ),
-    "exec": TrainerRow(title="exec"),
-}
-"""The user's trainings: a factory that returns a trainer, and a command."""
+EXEC = TrainerRow(title="exec")
+"""The user's command."""
 
 
 def training_types() -> tuple[str, ...]:
-    return (*TRAINERS, *USERS_OWN)
+    return (*TRAINERS, EXEC.title)
 
 
 def trainer_row(training_type: object) -> TrainerRow:
     """Return the row of a trainer; for an unknown trainer a row that claims nothing."""
-    name = str(training_type)
-    return TRAINERS.get(name) or USERS_OWN.get(name) or USERS_OWN["exec"]
+    return TRAINERS.get(str(training_type), EXEC)
 
 
 def users_of(key: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ def look_beforehand(
 ) -> None:
     """Check the inputs of a training on `nodes` machines, and `warn` of surprises.
 
-    Names in the config are not checked if the user's command or factory interprets them.
+    Names in the config are not checked if the user's command interprets them.
 
     Raises:
         InputError: model or data do not exist, or there are too few rows.
@@ -25,7 +25,7 @@ def look_beforehand(
     config = loaded.config
     if loaded.source is not None and not loaded.source.exists():
         warn(f"{loaded.source} does not exist; using the package's sample of that name")
-    if config.training_type in ("exec", "custom"):
+    if config.training_type == "exec":
         return
     prepared = cache_dir / "datasets"
     reward = None if config.ppo is None else config.ppo.reward_model

@@ -21,7 +21,7 @@ from canary.errors import CanaryError, ConfigError, RunFailed, did_you_mean, nea
 from canary.protocol.failure import is_out_of_memory
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+    from transformers import PreTrainedTokenizerBase, TrainerCallback
 
     from canary.protocol.spec import WorkloadSpec
 
@@ -151,23 +151,6 @@ class NamedCall:
         return call(RunFailed, self.key, self.path, self.function, *args, **kwargs)
 
 
-def formatting_function(spec: WorkloadSpec) -> Callable[[dict[str, Any]], str] | None:
-    """Return the config's function from a row to its text, None if the config names none."""
-    key, path = "formatting_function", spec.config.formatting_function
-    if path is None:
-        return None
-    function = load_callable(key, path)
-
-    def text_of(row: dict[str, Any]) -> str:
-        text = call(ConfigError, key, path, function, row)
-        if not isinstance(text, str):
-            what = f"returned a {type(text).__name__} for a row"
-            raise refused(key, path, what, "return the row's text")
-        return text
-
-    return text_of
-
-
 def data_collator(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Any:
     """Return the config's collator, None for trl's. A class is called with the tokenizer."""
     key, path = "data_collator", spec.config.data_collator
@@ -200,16 +183,3 @@ def _callback(path: str) -> TrainerCallback:
         hint = "name a subclass of transformers.TrainerCallback, or a function that returns one"
         raise refused(key, path, what, hint)
     return found
-
-
-def model_from_factory(spec: WorkloadSpec) -> PreTrainedModel:
-    """Return the model from `model_factory`, after a check of its type."""
-    from transformers import PreTrainedModel
-
-    key, path = "model_factory", spec.config.model_factory
-    assert path is not None
-    model = call(ConfigError, key, path, load_callable(key, path), spec)
-    if isinstance(model, PreTrainedModel) or hasattr(model, "peft_config"):
-        return model
-    what = f"returned a {type(model).__name__} instead of a PreTrainedModel"
-    raise refused(key, path, what, "return a transformers model (or a PeftModel)")

@@ -15,7 +15,6 @@ from canary.inputs.row_counts import no_rows, require_enough
 from canary.inputs.row_shapes import Example, converter_for, is_conversational, shape_of, unpaired
 from canary.training.data.sources import read_source
 from canary.training.exact.fingerprints import dataset_fingerprint
-from canary.training.plugins import formatting_function
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -69,9 +68,6 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
 
 def _converted(spec: WorkloadSpec, source: Dataset) -> list[Example]:
     """Return the usable rows in the trainer's shape."""
-    formatted = formatting_function(spec)
-    if formatted is not None:
-        return [{"text": formatted(row)} for row in source]
     config = spec.config
     convert = converter_for(
         config.training_type, source.column_names, source[0], config.dataset_name

@@ -28,7 +28,6 @@ from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name, requir
 from canary.inputs.locations import model_folder
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
-from canary.training.plugins import model_from_factory
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -116,8 +115,6 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
     """
     config = spec.config
     set_seed(config.seed)
-    if config.model_factory is not None:
-        return _fit_embeddings(model_from_factory(spec), tokenizer)
     quantization = _quantization(spec)
     options = {**adapt.dtype_option(torch.float32), **attention_options(config), **quantization}
     size = parse_random_name(config.model_name)

@@ -62,10 +62,10 @@ def test_a_path_is_imported_from_the_working_directory() -> None:
 
 
 def test_a_module_that_is_not_there_is_named_with_where_it_was_looked_for(tmp_path: Path) -> None:
-    error = refused("model_factory", "mine.cod:make")
-    assert error.message == "model_factory names 'mine.cod:make', but module 'mine.cod' is missing"
+    error = refused("callbacks", "mine.cod:make")
+    assert error.message == "callbacks names 'mine.cod:make', but module 'mine.cod' is missing"
     assert str(tmp_path) in str(error.hint)
-    error = refused("model_factory", "nowhere.at.all:make")
+    error = refused("callbacks", "nowhere.at.all:make")
     assert "module 'nowhere' is missing" in error.message
 
 
@@ -121,9 +121,9 @@ def test_errors_of_the_canary_and_of_memory_pass_as_they_are() -> None:
         raise MemoryError
 
     with pytest.raises(ConfigError, match="of ours"):
-        call(RunFailed, "model_factory", "a:b", mine)
+        call(RunFailed, "callbacks", "a:b", mine)
     with pytest.raises(MemoryError):
-        call(RunFailed, "model_factory", "a:b", full)
+        call(RunFailed, "callbacks", "a:b", full)
 
 
 GIVEN = {"prompts": ["p", "p"], "completions": ["a", "b"], "answer": ["x", "y"]}
