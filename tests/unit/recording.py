@@ -44,9 +44,10 @@ class Recording:
         folder.mkdir(parents=True, exist_ok=True)
         self.run = RunFolder.create(folder, new_run_id("loop", datetime.now(UTC)))
         place = self.run.path
-        self.window = profiled and Window(
-            *profiled, str(place / "profiler"), str(place / "profiler" / "trace.json")
-        )
+        self.window: Window | None = None
+        if profiled is not None:
+            files = str(place / "profiler"), str(place / "profiler" / "trace.json")
+            self.window = Window(*profiled, *files)
         self.run.scratch.mkdir(exist_ok=True)
         scratch = str(self.run.scratch)
         self.job = Job(
@@ -59,7 +60,7 @@ class Recording:
             rows_dir=scratch,
             look_steps=look_steps,
             stop_after=max_steps,
-            profile=self.window and asdict(self.window),
+            profile=None if self.window is None else asdict(self.window),
             stop_on=stop_on,
         )
 
