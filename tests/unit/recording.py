@@ -46,6 +46,7 @@ class Recording:
         place = self.run.path
         self.window: Window | None = None
         if profiled is not None:
+            (place / "profiler").mkdir()
             files = str(place / "profiler"), str(place / "profiler" / "trace.json")
             self.window = Window(*profiled, *files)
         self.run.scratch.mkdir(exist_ok=True)

@@ -136,7 +136,7 @@ def test_a_profiler_of_the_users_own_is_left_alone_and_named(tmp_path: Path) -> 
     with profile(activities=[ProfilerActivity.CPU]) as own:
         made = loop(tmp_path, 6, lambda _: None)
     calls = {row.key: row.count for row in own.key_averages()}
-    assert calls["aten::addmm"] == 6
+    assert calls["aten::addmm"] == 7, "the look asks the model once more"
     record, run = made.record(), made.run.path
     assert record.status == "completed"
     assert record.unmeasured["profiler"] == "another profiler was already running in the training"
