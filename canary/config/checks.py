@@ -153,6 +153,10 @@ def check_together(config: CanaryConfig, refuse: Refuse) -> None:
             refuse(key, "needs an adapter", "set use_peft: true")
     _check_sources(config, refuse)
     _check_steps(config, refuse)
+    prompt, longest = config.max_prompt_length, config.max_length
+    if prompt is not None and longest is not None and prompt >= longest:
+        message = f"({prompt}) leaves no tokens for completions: max_length is {longest}"
+        refuse("max_prompt_length", message, "lower it")
     if config.trainer.in_groups and config.num_generations is not None:
         together = config.batch_size * config.gradient_accumulation_steps
         if together % config.num_generations:

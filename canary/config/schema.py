@@ -149,6 +149,9 @@ class CanaryConfig(_WithImport):
     )
     warmup_steps: int = Field(0, ge=0, description="Steps of linear learning-rate warm-up.")
     max_length: int | None = Field(None, ge=8, description="Longest sequence in tokens (256).")
+    max_prompt_length: int | None = Field(
+        None, ge=1, description="Keep only the last N tokens of a prompt; null: all of them."
+    )
     beta: Real | None = Field(
         None,
         ge=0,

@@ -20,6 +20,7 @@ _ON_ROWS = frozenset({"callbacks", "max_length", "data_collator"})
 _ONLINE = frozenset(
     {
         "callbacks",
+        "max_prompt_length",
         "max_new_tokens",
         "temperature",
         "fixed_length",
@@ -27,7 +28,7 @@ _ONLINE = frozenset(
     }
 )
 _IN_GROUPS = _ONLINE | {"num_generations", "beta"}
-_PREFERENCES = _ON_ROWS | {"beta"}
+_PREFERENCES = _ON_ROWS | {"max_prompt_length", "beta"}
 
 _ONLINE_DEFAULTS = {"learning_rate": 1e-5, "max_new_tokens": 32, "temperature": 1.0}
 _GROUP_DEFAULTS = {**_ONLINE_DEFAULTS, "num_generations": 4}
@@ -160,7 +161,7 @@ TRAINERS: dict[str, TrainerRow] = {
     "reward": TrainerRow(
         title="Reward",
         builder=_TRL,
-        uses=_ON_ROWS,
+        uses=_ON_ROWS | {"max_prompt_length"},
         defaults={"learning_rate": 1e-4, "max_length": 256},
         rows="scored pair",
         classifies=True,
@@ -330,6 +331,7 @@ OWN_KEYS: dict[str, str] = {
     "output_dir": "output_dir",
     "beta": "beta",
     "max_length": "max_length",
+    "max_prompt_length": "max_prompt_length",
     "max_completion_length": "max_new_tokens",
     "num_generations": "num_generations",
     "temperature": "temperature",

@@ -120,7 +120,7 @@ def settings(
     known = field_names(config_class)
     found: dict[str, Any] = {}
     if "max_prompt_length" in known:
-        # Older trainers cut prompts to 512 or less. CPO wants it below max_length.
+        # Older trainers truncate prompts: the canary already did. CPO wants it below max_length.
         longest = wanted.get("max_length")
         found["max_prompt_length"] = longest and longest - 1
     for name, value in wanted.items():

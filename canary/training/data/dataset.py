@@ -1,4 +1,4 @@
-"""Load the rows for a trainer: read, convert, count and fingerprint them."""
+"""Load the rows for a trainer: read, convert, cut to length, count and fingerprint them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import logging
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset
 
-from canary.errors import InputError
+from canary.errors import ConfigError, InputError
 from canary.inputs.row_counts import no_rows, require_enough
 from canary.inputs.row_shapes import Example, converter_for, is_conversational, shape_of, unpaired
+from canary.training.collectors.calls import own_calls
 from canary.training.data.sources import read_source
 from canary.training.exact.fingerprints import dataset_fingerprint
 
@@ -63,7 +64,9 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
     if tokenizer.chat_template is None and is_conversational(rows[0]):
         tokenizer.chat_template = DEFAULT_CHAT_TEMPLATE
     require_enough(spec, len(rows))
-    return _on_disk(Dataset.from_list(rows), spec)
+    return _on_disk(
+        Dataset.from_list(_cut_prompts(rows, config.max_prompt_length, tokenizer)), spec
+    )
 
 
 def _converted(spec: WorkloadSpec, source: Dataset) -> list[Example]:
@@ -119,3 +122,103 @@ def _save_whole(rows: Dataset, folder: Path) -> None:
         if not folder.exists():
             raise
         shutil.rmtree(unfinished)
+
+
+def _cut_prompts(
+    rows: list[Example], limit: int | None, tokenizer: PreTrainedTokenizerBase
+) -> list[Example]:
+    if limit is None:
+        return rows
+    if "prompt" not in rows[0]:
+        raise ConfigError(
+            "max_prompt_length has no effect: the rows are whole texts without a prompt",
+            "remove it; max_length limits them",
+            key="max_prompt_length",
+        )
+    with own_calls():
+        return [row | {"prompt": truncate_prompt(row["prompt"], limit, tokenizer)} for row in rows]
+
+
+Message = dict[str, Any]
+
+
+def truncate_prompt(
+    prompt: str | list[Message], limit: int, tokenizer: PreTrainedTokenizerBase
+) -> str | list[Message]:
+    """Return the end of `prompt` that fits into `limit` tokens, chat template included.
+
+    A system message stays. The oldest turns go first, then the start of the oldest remaining
+    message's content.
+    """
+    if isinstance(prompt, str):
+        return _cut_text(prompt, limit, tokenizer)
+    return _cut_messages(prompt, limit, tokenizer)
+
+
+def _cut_text(text: str, limit: int, tokenizer: PreTrainedTokenizerBase) -> str:
+    room = limit - len(_ids("", tokenizer, special=True))
+    ids = _ids(text, tokenizer)
+    keep = room
+    while len(ids) > room:
+        if keep < 1:
+            raise _too_small(limit)
+        text = _decode(ids[-keep:], tokenizer)
+        ids = _ids(text, tokenizer)
+        keep -= 1  # a split character can encode to more tokens than before: cut one more
+    return text
+
+
+def _cut_messages(
+    messages: list[Message], limit: int, tokenizer: PreTrainedTokenizerBase
+) -> list[Message]:
+    if _count(messages, tokenizer) <= limit:
+        return messages
+    head = [message for message in messages[:1] if message["role"] == "system"]
+    turns = list(messages[len(head) :])
+    while _count([*head, *turns], tokenizer) > limit:
+        # From the next user message on: some templates need a user message first.
+        following = (i for i, message in enumerate(turns) if i > 0 and message["role"] == "user")
+        start = next(following, None)
+        if start is None:
+            return [*head, *_cut_first_content(head, turns, limit, tokenizer)]
+        turns = turns[start:]
+    return [*head, *turns]
+
+
+def _cut_first_content(
+    head: list[Message], turns: list[Message], limit: int, tokenizer: PreTrainedTokenizerBase
+) -> list[Message]:
+    first, rest = turns[0], turns[1:]
+    ids = _ids(first["content"], tokenizer)
+    over = _count([*head, *turns], tokenizer) - limit
+    while over > 0:
+        if over >= len(ids):
+            raise _too_small(limit)
+        ids = ids[over:]
+        first = first | {"content": _decode(ids, tokenizer)}
+        over = _count([*head, first, *rest], tokenizer) - limit
+    return [first, *rest]
+
+
+def _count(messages: list[Message], tokenizer: PreTrainedTokenizerBase) -> int:
+    encoded: Any = tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=True, return_dict=True
+    )
+    return len(encoded["input_ids"])
+
+
+def _ids(text: str, tokenizer: PreTrainedTokenizerBase, special: bool = False) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=special)["input_ids"]
+    return ids
+
+
+def _decode(ids: list[int], tokenizer: PreTrainedTokenizerBase) -> str:
+    return str(tokenizer.decode(ids, skip_special_tokens=False))
+
+
+def _too_small(limit: int) -> ConfigError:
+    return ConfigError(
+        f"max_prompt_length {limit} leaves no room for the prompt's text",
+        "raise it: the chat template and the later turns fill it",
+        key="max_prompt_length",
+    )

@@ -16,7 +16,7 @@ from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerF
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import ConfigError, InputError
 from canary.inputs.embedded import EMBEDDED_DATA, EMBEDDED_MODEL
-from canary.training.data.dataset import load_rows
+from canary.training.data.dataset import load_rows, truncate_prompt
 from canary.training.exact.fingerprints import dataset_fingerprint, tokenizer_fingerprint
 from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import WorkloadSpec, build_trainer
@@ -217,6 +217,27 @@ def test_fingerprints_see_order_and_template(tmp_path: Path, pythia_like: Path) 
     after = tokenizer_fingerprint(tokenizer)
     assert after["chat_template_sha256"] is not None
     assert after["vocab_sha256"] == before["vocab_sha256"]
+
+
+def test_long_conversations_lose_old_turns_first_and_keep_the_system_message(
+    tmp_path: Path,
+) -> None:
+    tokenizer = load_tokenizer(make_spec(tmp_path, "sft"))
+    system = {"role": "system", "content": "s"}
+    last = {"role": "user", "content": "the last question"}
+    old = [{"role": "user", "content": "old " * 20}, {"role": "assistant", "content": "yes"}]
+    fits = len(
+        tokenizer.apply_chat_template([system, last], add_generation_prompt=True, return_dict=True)[
+            "input_ids"
+        ]
+    )
+    assert truncate_prompt([system, *old, last], fits, tokenizer) == [system, last]
+    shorter = truncate_prompt([system, *old, last], fits - 2, tokenizer)
+    assert isinstance(shorter, list)
+    assert shorter[0] == system
+    assert last["content"].endswith(shorter[1]["content"])
+    with pytest.raises(ConfigError, match="max_prompt_length"):
+        truncate_prompt([last], 1, tokenizer)
 
 
 # --- what cannot be used is said in one line

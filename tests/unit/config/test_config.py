@@ -75,6 +75,7 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ("model_revision: abc\n", "model_revision in @:1 has no effect on embedded/tiny (remove"),
         ("dataset_split: test\n", "dataset_split in @:1 'test' is not in embedded/tasks (its only"),
         ("warmup_steps: 101\n", "warmup_steps in @:1 is above max_steps (100) (lower it)"),
+        ("max_prompt_length: 256\n", "max_prompt_length in @:1 (256) leaves no tokens for"),
         (
             "trainer_args:\n  per_device_train_batch_size: 2\n",
             "trainer_args.per_device_train_batch_size in @:2 is set by the config key batch_size",

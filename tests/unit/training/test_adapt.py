@@ -58,7 +58,7 @@ def test_older_names_and_types_are_found() -> None:
         "use_cpu": True,
         "gradient_checkpointing": False,
         "loss_type": "sigmoid",
-        "max_prompt_length": 63,  # not the class's own 128
+        "max_prompt_length": 63,  # not the class's own 128: the canary has cut the prompts
     }
     assert notes == []
 
