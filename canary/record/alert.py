@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -64,6 +65,12 @@ class Alert:
             "threshold": plain(self.threshold),
             "metadata": plain(dict(self.metadata)),
         }
+
+
+def tracked(alerts: list[Alert]) -> dict[str, float]:
+    """Count the alerts of one step for trackers, by `anomaly/<category>_<severity>`."""
+    found = Counter(f"anomaly/{alert.key}" for alert in alerts)
+    return {name: float(count) for name, count in found.items()}
 
 
 MOST_ITEMS = 64

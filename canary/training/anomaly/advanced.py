@@ -3,6 +3,7 @@ rows of a launch. Imports torch at first use."""
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -112,9 +113,28 @@ class AdvancedAnomalyDetector:
         self._log = AlertLog(Path(output_dir) / ALERTS_FILE if save_alerts else None)
         # Also at the end of the process, for a loop that does not call `flush`.
         weakref.finalize(self, self._log.write_summary)
+        self._told: list[Alert] = []
         self._listeners: list[Handler] = []
         self._measure: Measure | None = None
         self._step = 0
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Log also the alerts that a subclass adds in its `analyze_training_step`."""
+        super().__init_subclass__(**arguments)
+        own = vars(cls).get("analyze_training_step")
+        if own is None:
+            return
+
+        @functools.wraps(own)
+        def analyze(self: AdvancedAnomalyDetector, *given: Any, **named: Any) -> list[Alert]:
+            alerts = list(own(self, *given, **named) or ())
+            told = {id(alert) for alert in self._told}
+            added = [alert for alert in alerts if id(alert) not in told]
+            if added:
+                self._tell(added, added[0].step)
+            return alerts
+
+        cls.analyze_training_step = analyze  # type: ignore[method-assign]
 
     def analyze_training_step(
         self,
@@ -157,6 +177,7 @@ class AdvancedAnomalyDetector:
         from canary.training.anomaly.measure import Measure
 
         self._step = self._step + 1 if step is None else step
+        self._told = []
         if self._measure is None:
             self._measure = Measure()
         numbers = {"loss": loss, "grad_norm": grad_norm, "kl": kl, "entropy": entropy}
@@ -196,6 +217,7 @@ class AdvancedAnomalyDetector:
         return alerts
 
     def _tell(self, alerts: list[Alert], step: int) -> None:
+        self._told += alerts
         self._log.add(alerts)
         try:
             call_all(tuple(self._listeners), alerts, step)

@@ -413,6 +413,35 @@ def test_a_detector_of_ones_own_by_protocol_and_by_subclass() -> None:
         assert detector.summary()["by_category"] == {"task": 1}
 
 
+class Task(AdvancedAnomalyDetector):
+    """A subclass that adds its alerts where the loop calls it."""
+
+    def analyze_training_step(self, *args: Any, **kwargs: Any) -> list[Alert]:
+        found = super().analyze_training_step(*args, **kwargs)
+        return [*found, Alert("high", "task", "mine", "a word", kwargs.get("step") or 1)]
+
+
+class Further(Task):
+    def analyze_training_step(self, *args: Any, **kwargs: Any) -> list[Alert]:
+        first = Alert("low", "task", "further", "a word", 1)
+        return [first, *super().analyze_training_step(*args, **kwargs)]
+
+
+def test_alerts_that_a_subclass_adds_to_a_step_are_logged_once_and_told(tmp_path: Path) -> None:
+    detector = Further(output_dir=tmp_path)
+    heard: list[str] = []
+    detector.add_listener(lambda alerts, step: heard.extend(alert.type for alert in alerts))
+    found = detector.analyze_training_step(loss=float("nan"))
+    assert [alert.type for alert in found] == ["further", "loss_not_finite", "mine"]
+    assert sorted(heard) == sorted(alert.type for alert in found)
+    assert sorted(row["type"] for row in read_rows(tmp_path / "alerts.jsonl")) == sorted(heard)
+    summary = detector.summary()
+    assert summary["total_alerts"] == 3
+    assert summary["by_category"] == {"numerics": 1, "task": 2}
+    with pytest.raises(StopTraining, match="mine"):
+        Task(save_alerts=False, stop_on="high").analyze_training_step(loss=1.0)
+
+
 def test_the_summary_is_a_file_at_the_end(tmp_path: Path) -> None:
     detector = AdvancedAnomalyDetector(output_dir=tmp_path / "flushed")
     nan_step(detector)
