@@ -2,7 +2,7 @@
 
 `--tolerances [TRAINER ...]` instead measures how far rounding moves the signals of the guards.
 Over several seeds it compares equal runs, harmless changes (threads, attention kernel,
-micro-batches, optimizer kernel, every level) and small faults that a guard must catch. It
+micro-batches, optimizer kernel, padding, every level) and small faults that a guard must catch. It
 prints the largest relative difference per kind of signal. docs/ladder.md shows the results.
 """
 
@@ -32,7 +32,7 @@ BENIGN: dict[str, Settings] = {
     "SDPA": {"attn_implementation": "sdpa"},
     "smaller micro-batches": {"batch_size": 2, "gradient_accumulation_steps": 4},
     "one micro-batch": {"batch_size": 8, "gradient_accumulation_steps": 1},
-    "fused optimizer": {"trainer_args.optim": "adamw_torch_fused"},
+    "fused optimizer": {"speed.optimizer": "fused"},
 }
 BFLOAT16: dict[str, Settings] = {
     "bfloat16": {"dtype": "bfloat16"},
@@ -127,7 +127,7 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
         for switch in job.switches:
             if not job.left_out(switch) and switch.rounding == "float32":
                 every |= switch.options(config, job.machine)[0][0]
-        every.pop("trainer_args.torch_compile", None)
+        every.pop("speed.compile", None)
         groups: dict[str, Mapping[str, Settings]] = {
             "benign": BENIGN | {"every switch in float32": every},
             "bfloat16": BFLOAT16 | {"every switch, bfloat16": {**every, "dtype": "bfloat16"}},

@@ -21,6 +21,7 @@ from tests.planting import plant
 
 PPO_JUDGED: dict[str, object] = {
     "ppo": PPO | {"reward_model": "embedded/reward", "adap_kl_ctrl": True, "horizon": 400},
+    "speed": {"rollout_batch": "micro"},
 }
 BUILT_IN: dict[str, dict[str, object]] = CANARIES | {
     "dpo_lora": settings("dpo", **SIZE, use_peft=True),

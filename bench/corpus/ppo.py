@@ -50,6 +50,7 @@ ROLLOUT = (
     _taken(ppo.SCORES_OF_OTHERS, "rollout", "Scores come back in another order."),
     _taken(ppo.CONSTANT_REWARD, "rollout", "Every completion earns the same."),
     _taken(ppo.NO_CACHE, "rollout", "Generation without a cache, by code."),
+    _taken(ppo.NO_CACHE_CONFIG, "rollout", "Generation without a cache, by the config."),
 )
 
 EXPERIENCE = (

@@ -17,8 +17,9 @@ ROLLOUT = (
         "ppo",
         "rollout",
         plant="""
-given = trainer.sampling.arguments
-object.__setattr__(trainer.sampling, "arguments", lambda: given() | {"top_p": 0.95})
+import dataclasses
+options = (*trainer.sampling.options, ("top_p", 0.95))
+trainer.sampling = dataclasses.replace(trainer.sampling, options=options)
 """,
     ),
     Row(
@@ -92,8 +93,9 @@ judge.train()
         "ppo_judged",
         "rollout",
         plant="""
-given = trainer.sampling.arguments
-object.__setattr__(trainer.sampling, "arguments", lambda: given() | {"eos_token_id": 1_000_000})
+import dataclasses
+options = (*trainer.sampling.options, ("eos_token_id", 1_000_000))
+trainer.sampling = dataclasses.replace(trainer.sampling, options=options)
 """,
     ),
 )

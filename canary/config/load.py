@@ -14,7 +14,7 @@ from canary.config.checks import check_together, check_used, refusing
 from canary.config.metric_gates import HINTS as GATE_HINTS
 from canary.config.metric_gates import MetricGate, gate_key
 from canary.config.schema import CanaryConfig, ProfilerConfig
-from canary.config.sections import CheckConfig, ImportConfig, PPOConfig
+from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
 from canary.config.spans import look_steps, warmup_steps
 from canary.config.threshold_keys import ThresholdsConfig
@@ -40,6 +40,7 @@ FROM_STEPS = "from max_steps"
 SECTIONS: dict[str, type[BaseModel]] = {
     "import": ImportConfig,
     "ppo": PPOConfig,
+    "speed": SpeedConfig,
     "profiler": ProfilerConfig,
     "thresholds": ThresholdsConfig,
     "check": CheckConfig,

@@ -8,7 +8,7 @@ from pydantic import Field, create_model
 
 from canary.config.metric_gates import MOST_GATES, MetricGate
 from canary.config.output import OUTPUT_DIR
-from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, Real, Strict
+from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, Real, SpeedConfig, Strict
 from canary.config.spans import LOOK_STEPS
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
@@ -173,6 +173,9 @@ class CanaryConfig(_WithImport):
     )
 
     ppo: PPOConfig | None = Field(None, description="Settings of PPO.")
+    speed: SpeedConfig = Field(
+        default_factory=lambda: SpeedConfig(), description="Switches that make training faster."
+    )
 
     reward_functions: tuple[DottedPath, ...] = Field(
         (),

@@ -16,15 +16,25 @@ from canary.config.trainer_rules import Arguments, FirstLoss, Refusal
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig
 
-_ON_ROWS = frozenset({"callbacks", "max_length", "data_collator"})
+_SHARED = {
+    "speed.optimizer",
+    "speed.prefetch",
+    "speed.pin_memory",
+    "speed.compile",
+    "speed.liger",
+    "callbacks",
+}
+_ON_ROWS = frozenset({*_SHARED, "max_length", "data_collator"})
 _ONLINE = frozenset(
     {
-        "callbacks",
+        *_SHARED,
         "max_prompt_length",
         "max_new_tokens",
         "temperature",
         "fixed_length",
         "reward_functions",
+        "speed.kv_cache",
+        "speed.decode",
     }
 )
 _IN_GROUPS = _ONLINE | {"num_generations", "beta"}
@@ -141,7 +151,7 @@ TRAINERS: dict[str, TrainerRow] = {
         title="SFT",
         builder=_TRL,
         arguments={"packing": False, "loss_type": "nll", "dataset_text_field": "text"},
-        uses=_ON_ROWS,
+        uses=_ON_ROWS | {"speed.lengths"},
         defaults={"learning_rate": 5e-4, "max_length": 256},
         rows="completion",
         takes_rows="prompt and completion, messages, text",
@@ -151,7 +161,7 @@ TRAINERS: dict[str, TrainerRow] = {
         title="DPO",
         builder=_TRL,
         arguments={"loss_type": ["sigmoid"]},
-        uses=_PREFERENCES,
+        uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         bound_to_micro_batch=trainer_rules.dpo_bound,
         reference=True,
@@ -161,7 +171,7 @@ TRAINERS: dict[str, TrainerRow] = {
     "reward": TrainerRow(
         title="Reward",
         builder=_TRL,
-        uses=_ON_ROWS | {"max_prompt_length"},
+        uses=_ON_ROWS | {"max_prompt_length", "speed.lengths"},
         defaults={"learning_rate": 1e-4, "max_length": 256},
         rows="scored pair",
         classifies=True,
@@ -174,7 +184,7 @@ TRAINERS: dict[str, TrainerRow] = {
         title="KTO",
         builder=_TRL,
         arguments={"loss_type": "kto"},
-        uses=_PREFERENCES,
+        uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         refuses=trainer_rules.kto_refuses,
         bound_to_micro_batch=trainer_rules.estimates_kl,
@@ -201,6 +211,11 @@ TRAINERS: dict[str, TrainerRow] = {
         uses=_ONLINE
         | {
             "ppo",
+            "speed.advantages",
+            "speed.logprobs",
+            "speed.shared_forward",
+            "speed.rollout_batch",
+            "speed.lengths",
         },
         defaults=_ONLINE_DEFAULTS,
         refuses=trainer_rules.ppo_refuses,

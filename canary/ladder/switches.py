@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from canary.config.checks import bound_to_its_micro_batch, check_generation, given
-from canary.config.schema import TRAINING_TYPES, CanaryConfig
+from canary.config.checks import SAID_TWICE, bound_to_its_micro_batch, check_speed, given
+from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES, CanaryConfig
 from canary.config.trainers import TRAINERS, users_of
 from canary.errors import ConfigError
 from canary.machine.environment import cpu_model, usable_cores
@@ -182,49 +182,61 @@ def flash_kernels(config: CanaryConfig, machine: Machine) -> Sequence[Settings] 
     return found if found and machine.gpus else f"{why}; SDPA uses its default kernel"
 
 
+def fixed_caches(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
+    """Return a static cache without and with compiled decoding; it switches a missing cache on."""
+    cache = {"speed.kv_cache": True} if config.speed.kv_cache is False else {}
+    kinds = ("static", "compiled") if machine.compiler else ("static",)
+    return [cache | {"speed.decode": kind} for kind in kinds]
+
+
 _CUT_FREELY = tuple(name for name, row in TRAINERS.items() if not row.bound_to_micro_batch({}))
 """Trainers whose loss does not depend on which rows share a micro-batch."""
-_LOOP_OF_TRL = tuple(name for name, row in TRAINERS.items() if not row.own_loop)
 
 tried = functools.partial(Switch, tried=True)
 SWITCHES: tuple[Switch, ...] = (
+    Switch("vectorised advantages", "basic", {"speed.advantages": ("loop", "vectorised")}),
     Switch(
-        "fused optimizer", "basic", {"trainer_args.optim": ("adamw_torch", "adamw_torch_fused")}
+        "log-probabilities of completions alone",
+        "basic",
+        {"speed.logprobs": ("whole", "completion")},
     ),
-    Switch("SDPA", "basic", {"attn_implementation": ("eager", "sdpa")}),
+    Switch("KV cache", "basic", {"speed.kv_cache": (False, True), "speed.decode": (None, ...)}),
     Switch(
-        "pinned memory",
-        "advanced",
-        {"trainer_args.dataloader_pin_memory": (False, True)},
-        needs=["GPU"],
+        "rows bucketed by length",
+        "basic",
+        {"speed.lengths": ("fixed", "bucketed")},
+        trainers=_CUT_FREELY,
     ),
+    Switch("fused optimizer", "basic", {"speed.optimizer": ("loop", "fused")}),
+    Switch("SDPA", "advanced", {"attn_implementation": ("eager", "sdpa")}),
+    Switch("shared forward", "advanced", {"speed.shared_forward": (False, True)}),
+    Switch("pinned memory", "advanced", {"speed.pin_memory": (False, True)}, needs=["GPU"]),
     tried("bfloat16", "advanced", {"dtype": ("float32", "bfloat16")}, rounding="bfloat16"),
     tried(
         "data workers with prefetch",
         "advanced",
-        {
-            "num_workers": (0, 2),
-            "trainer_args.dataloader_prefetch_factor": (..., 4),
-            "trainer_args.dataloader_persistent_workers": (..., True),
-        },
+        {"num_workers": (0, 2), "speed.prefetch": (None, 4)},
     ),
     tried("micro-batch", "advanced", choose=micro_batches, trainers=_CUT_FREELY),
+    tried(
+        "sampling of all prompts together", "optimal", {"speed.rollout_batch": ("micro", "whole")}
+    ),
     tried("flash attention", "optimal", choose=flash_kernels, rounding="bfloat16"),
     tried(
-        "torch.compile",
+        "static cache, compiled decoding",
         "optimal",
-        {"trainer_args.torch_compile": (False, True)},
-        needs=["compiler"],
+        choose=fixed_caches,
+        trainers=ONLINE_TRAINERS,
     ),
-    tried(
-        "liger kernels",
-        "optimal",
-        {"trainer_args.use_liger_kernel": (False, True)},
-        needs=["GPU", "liger-kernel"],
-        trainers=_LOOP_OF_TRL,
-    ),
+    tried("torch.compile", "optimal", {"speed.compile": (None, True)}, needs=["compiler"]),
+    tried("liger kernels", "optimal", {"speed.liger": (None, True)}, needs=["GPU", "liger-kernel"]),
     tried("one rank per device", "optimal", choose=ranks),
 )
+SET_BY: Mapping[str, Sequence[str]] = {
+    **{f"speed.{switch}": names for switch, names in SAID_TWICE.items()},
+    "speed.decode": (*SAID_TWICE["decode"], *SAID_TWICE["kv_cache"]),
+}
+"""Arguments in `trainer_args` by the config key that they set."""
 
 
 @dataclass(frozen=True)
@@ -260,9 +272,9 @@ class Job:
         """Return why the config does not leave a switch to the ladder; empty if it does."""
         choices, _ = switch.options(self.config, self.machine)
         for key in dict.fromkeys(key for settings in (switch.off, *choices) for key in settings):
-            name = key.removeprefix("trainer_args.")
-            if name != key and given(self.config.trainer_args, name):
-                return f"{key} sets it"
+            for name in SET_BY.get(key, ()):
+                if given(self.config.trainer_args, name):
+                    return f"trainer_args.{name} sets it"
         refused = self.refusal(switch.off)
         if refused or not choices:
             return refused
@@ -275,13 +287,13 @@ class Job:
         return [one for one in choices if not self.refusal({**over, **one})]
 
     def refusal(self, settings: Settings) -> str:
-        """Return why a config refuses settings; empty if they accept them."""
+        """Return why the rules of `speed` refuse settings; empty if they accept them."""
 
         def refuse(key: str, message: str, hint: str) -> None:
             raise ConfigError(f"{key} {message}", hint, key=key)
 
         try:
-            check_generation(with_settings(self.config, settings), refuse)
+            check_speed(with_settings(self.config, settings), refuse)
         except ConfigError as error:
             return error.message
         return ""
@@ -296,8 +308,6 @@ def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
             plain[key] = value
         elif isinstance(current := plain.get(section, getattr(config, section)), BaseModel):
             plain[section] = current.model_copy(update={name: value})
-        elif isinstance(current, dict):
-            plain[section] = {**current, name: value}
     return config.model_copy(update=plain)
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.config.checks import require_liger_installed
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
 from canary.config.spans import look_steps
@@ -61,6 +62,7 @@ def run_canary(
     handlers raise KeyboardInterrupt) give status `interrupted`.
 
     Raises:
+        ConfigError: `speed.liger` is set without its package.
         UsageError: the training packages are missing, or `save_model` names an unusable folder.
         MachineError: the record cannot be written.
     """
@@ -69,6 +71,8 @@ def run_canary(
     if output_dir is not None:
         loaded = with_output_dir(loaded, output_dir)
     config = loaded.config
+    if config.speed.liger and config.training_type != "exec":
+        require_liger_installed()
     if config.save_model is not None:
         require_place(_saved_model_folder(config.save_model))
     require_preset(loaded)

@@ -30,6 +30,7 @@ CONFIG_SECTIONS = {
     "data": "dataset_name",
     "training": "max_steps",
     "ppo": "ppo.reward_model",
+    "speed": "speed.advantages",
     "code of your own": "reward_functions",
     "machine": "device",
     "launches and files": "stop_on",

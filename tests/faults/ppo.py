@@ -101,8 +101,8 @@ NO_CACHE = Fault(
     "ppo_no_cache",
     "ppo",
     plant="""
-given = trainer.sampling.arguments
-object.__setattr__(trainer.sampling, "arguments", lambda: given() | {"use_cache": False})
+import dataclasses
+trainer.sampling = dataclasses.replace(trainer.sampling, options=(("use_cache", False),))
 """,
     cause="rollout",
     stage="work",
@@ -412,11 +412,23 @@ CLIPRANGE_CONFIG = Fault(
     telling=("trajectory",),
 )
 
+NO_CACHE_CONFIG = Fault(
+    "ppo_no_cache_config",
+    "ppo",
+    config={"speed": {"kv_cache": False}},
+    cause="rollout",
+    stage="config",
+    signals=("speed.kv_cache",),
+    telling=("tokens_fed",),
+)
+
 # The same mathematics.
 
 BENIGN = [
     Benign("ppo_again", "ppo"),
     Benign("ppo_threads", "ppo", config={"threads": 2}),
+    Benign("ppo_bucketed", "ppo", config={"speed": {"lengths": "bucketed"}}),
+    Benign("ppo_whole_logprobs", "ppo", config={"speed": {"logprobs": "whole"}}),
     Benign("ppo_eager_attention", "ppo", config={"attn_implementation": "eager"}),
 ]
 """Little or no more work."""
@@ -429,7 +441,9 @@ OTHER_WORK = [
             "batch_size": 4,
             "gradient_accumulation_steps": 1,
             "attn_implementation": "eager",
+            "speed": {"lengths": "bucketed", "shared_forward": False, "advantages": "loop"},
         },
     ),
+    Benign("ppo_fixed_widths", "ppo", config={"speed": {"lengths": "fixed"}}),
 ]
 """More work, for the same result: their counts may fail, and nothing that is learned."""

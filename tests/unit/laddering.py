@@ -15,7 +15,7 @@ from canary.record.step_row import Row
 from canary.record.types import Bottleneck, Evidence, RunRecord
 from tests.unit.comparing import altered, example
 
-CPU = Machine("Some CPU", 2, (), "no GPU: none is visible", {"torch": "2.13.0"}, True)
+CPU = Machine("Some CPU", 2, (), "no GPU: none is visible", {"torch": "2.13.0"}, False)
 GPUS = Machine(
     "Some CPU",
     16,
@@ -28,7 +28,7 @@ LOSSES = [0.69, 0.62, 0.58, 0.55, 0.53]
 
 
 def config_of(training_type: str = "ppo", **values: Any) -> CanaryConfig:
-    """A config of one trainer; `values` are its keys."""
+    """A config of one trainer; `speed__lengths` stands for a key of a section."""
     given = {"name": "job", "training_type": training_type, **values}
     return load_values(None, {key: (value, "test") for key, value in given.items()}).config
 

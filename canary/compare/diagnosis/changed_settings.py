@@ -147,7 +147,7 @@ BY_NAME: dict[C, str] = {
     C.ROLLOUT: (
         r"temperature|top_p|top_k|min_p|repetition_penalty|do_sample|max_new_tokens"
         r"|max_completion_length|num_generations|steps_per_generation|generation.*|use_cache"
-        r"|fixed_length|cache_implementation|use_vllm|vllm_.*"
+        r"|kv_cache|decode|rollout_batch|fixed_length|cache_implementation|use_vllm|vllm_.*"
         r"|num_iterations|reward_funcs|reward_func_names|reward_model.*|missing_eos_penalty"
         r"|stop_.*|no_repeat_ngram_size|length_penalty|use_transformers_.*"
         r"|use_liger_kernel_rollout"
@@ -178,6 +178,8 @@ BY_SECTION = {
 ELSE_BY_SECTION = {
     "collator": C.DATA,
     "sampling": C.ROLLOUT,
+    "speed": C.KERNEL,
+    "switches": C.KERNEL,
 }
 """Sections that decide if the name does not."""
 

@@ -168,7 +168,7 @@ LONGEST_TEXT = 80
 COUNTERS = ("is_in_train", "_step", "total_flos", "current_flos")
 """Attributes of a trainer that only show its progress."""
 
-PPO_PARTS = ("sampling", "kl_coefficient")
+PPO_PARTS = ("sampling", "switches", "kl_coefficient")
 """Attributes of the canary's PPO trainer that hold settings."""
 
 

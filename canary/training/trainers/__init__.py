@@ -16,7 +16,11 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
 
     Raises ConfigError or InputError if the config, the model or the data cannot be used.
     """
+    # Imported here because it imports torch.
+    from canary.training.trainers import speed
+
     trainer: Trainer = importlib.import_module(spec.config.trainer.builder).build(spec)
+    speed.apply(trainer, spec.config)
     return trainer
 
 

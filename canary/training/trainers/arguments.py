@@ -15,6 +15,7 @@ import torch
 from canary.config.trainers import OWN_KEYS
 from canary.errors import ConfigError, did_you_mean, nearest
 from canary.training import adapt
+from canary.training.trainers import speed
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -42,7 +43,8 @@ def training_arguments(
     config = spec.config
     _check_trainer_args(config.trainer_args, config_class)
     _check_trackers(config.report_to)
-    wanted = _common(spec) | trainer_specific | dict(config.trainer_args)
+    switched = speed.arguments(config, uses_cuda(config))
+    wanted = _common(spec) | switched | trainer_specific | dict(config.trainer_args)
     if "generation_kwargs" in trainer_specific:
         given = config.trainer_args.get("generation_kwargs") or {}
         wanted["generation_kwargs"] = {**given, **trainer_specific["generation_kwargs"]}

@@ -19,6 +19,7 @@ from canary.training.models.model import (
     save_initial,
 )
 from canary.training.plugins import callbacks, data_collator
+from canary.training.trainers import speed
 from canary.training.trainers.arguments import training_arguments
 from canary.training.trainers.rewards import rewards_for
 
@@ -109,9 +110,9 @@ def generation_settings(spec: WorkloadSpec) -> dict[str, Any]:
             'pip install "trl[vllm]", or remove trainer_args.use_vllm',
             key="trainer_args.use_vllm",
         )
-    shortest = {"min_new_tokens": config.max_new_tokens}
+    switched = speed.generation(config)
     return {
-        **({"generation_kwargs": shortest} if config.fixed_length else {}),
+        **({"generation_kwargs": switched} if switched else {}),
         "beta": config.beta,
         "num_generations": config.num_generations,
         "max_completion_length": config.max_new_tokens,

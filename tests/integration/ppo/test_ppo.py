@@ -19,6 +19,12 @@ CUTS: dict[str, dict[str, Any]] = {
     "whole": {},
     "mini-batches": {"batch_size": 2, "ppo": {"num_mini_batches": 3}},
     "accumulated": {"batch_size": 2, "gradient_accumulation_steps": 3},
+    "bucketed": {
+        "batch_size": 2,
+        "gradient_accumulation_steps": 3,
+        "speed": {"lengths": "bucketed"},
+        "ppo": {"num_mini_batches": 2},
+    },
     "bf16": {"batch_size": 2, "gradient_accumulation_steps": 2, "dtype": "bfloat16"},
 }
 
@@ -95,6 +101,44 @@ def test_the_loss_is_the_sum_of_its_recorded_parts(
         if ent_coef:
             moved = step["entropy_update"] - step["entropy"]
             assert abs(moved) > 1e-3, "the updates' own, not the rollout's"
+
+
+SWITCHES: tuple[dict[str, Any], ...] = (
+    {"advantages": "loop"},
+    {"logprobs": "whole"},
+    {"shared_forward": False},
+    {"rollout_batch": "micro"},
+    {"lengths": "fixed"},
+    {"lengths": "bucketed"},
+    {"optimizer": "loop"},
+    {"optimizer": "fused"},
+    {"advantages": "loop", "logprobs": "whole", "shared_forward": False, "lengths": "fixed"},
+)
+
+
+def test_switches_of_speed_change_no_loss(tmp_path: Path, completions: Path) -> None:
+    by_two = {"batch_size": 2, "gradient_accumulation_steps": 3}
+    plain, heard = replayed(tmp_path / "plain", **by_two)
+    (first, second) = heard.rollouts
+    for place, speed in enumerate(SWITCHES):
+        other, told = replayed(tmp_path / str(place), speed=speed, **by_two)
+        assert told.losses == pytest.approx(heard.losses, rel=2e-4, abs=2e-6), speed
+        assert farthest(plain, other) < 2e-4, speed
+        for one, found in zip((first, second), told.rollouts, strict=True):
+            width = one["completion_ids"].shape[1]
+            for name in ("completion_ids", "logprobs", "values", "advantages", "returns"):
+                cut = found[name][:, :width]
+                assert torch.allclose(cut, one[name], rtol=1e-3, atol=2e-5), (speed, name)
+            if speed.get("lengths") == "fixed":
+                assert found["completion_ids"].shape[1] == 12
+
+
+@pytest.mark.parametrize("speed", [{"kv_cache": False}, {"decode": "static"}], ids=str)
+def test_caches_change_no_completion(tmp_path: Path, speed: dict[str, Any]) -> None:
+    runs = [trained(tmp_path / str(n), speed=each)[1] for n, each in enumerate(({}, speed))]
+    one, other = (heard.rollouts[0] for heard in runs)
+    assert torch.equal(one["completion_ids"], other["completion_ids"])
+    assert runs[0].losses == pytest.approx(runs[1].losses, rel=1e-5, abs=1e-7)
 
 
 def test_a_completion_without_an_end_costs_the_penalty(tmp_path: Path) -> None:

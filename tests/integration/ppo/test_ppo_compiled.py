@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from transformers import GenerationConfig
 
+from canary.training.trainers.ppo.rollout import prompt_ids
 from tests.integration.ppo.watched_ppo import trained
 
 pytestmark = pytest.mark.train
@@ -52,8 +54,36 @@ def test_the_update_is_compiled_once_for_all_widths(tmp_path: Path) -> None:
         max_steps=3,
         max_new_tokens=NEW,
         fixed_length=True,
-        trainer_args={"torch_compile": True, "torch_compile_backend": "eager"},
+        speed={"compile": True},
+        trainer_args={"torch_compile_backend": "eager"},
     )
     assert isinstance(trainer.model_wrapped, torch._dynamo.OptimizedModule)
     assert counters["stats"]["unique_graphs"] == 1
     assert told.losses == pytest.approx(heard.losses, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.skipif(
+    not hasattr(GenerationConfig(), "max_cache_len"), reason="this transformers cannot be told"
+)
+def test_a_fixed_cache_has_one_size_in_all_rollouts(tmp_path: Path) -> None:
+    """Decoding is compiled for a size, and would be compiled again for a longer prompt."""
+    sizes: list[int] = []
+    widths: list[int] = []
+
+    def look(trainer: Any) -> None:
+        def before(_: Any, __: Any, kwargs: dict[str, Any]) -> None:
+            cache = kwargs.get("past_key_values")
+            if cache is not None:
+                sizes.append(cache.get_max_length())
+                widths.append(kwargs["input_ids"].shape[1])
+
+        trainer.model.policy.register_forward_pre_hook(before, with_kwargs=True)
+
+    trainer, _ = trained(
+        tmp_path, look, max_steps=4, max_new_tokens=NEW, speed={"decode": "static"}
+    )
+    prompts = [width for width in widths if width > 1]
+    assert len(set(prompts)) > 1, "rollouts with prompts of several widths"
+    tokenizer: Any = trainer.processing_class
+    longest = max(len(prompt_ids(row, tokenizer)) for row in trainer.train_dataset)
+    assert set(sizes) == {longest + NEW}

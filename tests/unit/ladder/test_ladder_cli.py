@@ -20,7 +20,7 @@ from tests.unit.laddering import Workshop, config_of, site
 from tests.unit.pages.making import Read
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-FAST: dict[tuple[str, Any], float] = {("trainer_args.optim", "adamw_torch_fused"): 2.0}
+FAST: dict[tuple[str, Any], float] = {("speed.kv_cache", True): 2.0}
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_the_page_has_a_button_per_level_with_its_figures_beside_the_baselines(
 def test_a_level_that_is_not_safe_ends_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    unsafe = Workshop(FAST, learns={("trainer_args.optim", "adamw_torch_fused"): 0.1})
+    unsafe = Workshop(FAST, learns={("speed.kv_cache", True): 0.1})
     answered(monkeypatch, made(tmp_path, unsafe))
     assert ended() == 1
     assert "UNSAFE: basic" in capfd.readouterr().out

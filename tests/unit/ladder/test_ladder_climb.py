@@ -21,12 +21,12 @@ from tests.unit.comparing import altered
 from tests.unit.laddering import CPU, GPUS, Workshop, config_of, held_back, record_at, site
 
 PPO: dict[tuple[str, Any], float] = {
-    ("trainer_args.optim", "adamw_torch_fused"): 2.0,
-    ("attn_implementation", "sdpa"): 1.1,
+    ("speed.kv_cache", True): 2.0,
+    ("speed.optimizer", "fused"): 1.1,
     ("dtype", "bfloat16"): 0.5,
     ("batch_size", 8): 1.25,
     ("batch_size", 2): 0.8,
-    ("trainer_args.torch_compile", True): 1.5,
+    ("speed.rollout_batch", "whole"): 1.5,
 }
 DROPS_KL = Switch("no KL penalty", "basic", {"ppo.init_kl_coef": (..., 0.0)})
 
@@ -90,11 +90,11 @@ def test_trials_with_a_switch_have_a_limit_and_those_without_have_none() -> None
 
 
 def test_a_switch_that_does_not_run_is_left_out_with_what_it_said() -> None:
-    launch = Workshop(PPO, fails={("trainer_args.torch_compile", True): "oom: out of memory"})
+    launch = Workshop(PPO, fails={("speed.rollout_batch", "whole"): "oom: out of memory"})
     optimal = of(climbed(launch), "optimal")
-    told = next(one for one in optimal.tried if one.switch == "torch.compile")
+    told = next(one for one in optimal.tried if "together" in one.switch)
     assert tried_words(told).endswith("did not run: oom: out of memory")
-    assert optimal.settings["trainer_args.torch_compile"] is False
+    assert optimal.settings["speed.rollout_batch"] == "micro"
     assert not optimal.problem
 
 
@@ -111,7 +111,7 @@ def test_an_unsafe_switch_is_caught_blamed_and_not_built_upon() -> None:
     assert basic.guarded.broken.first.step == 2
     assert not advanced.unsafe
     assert "ppo.init_kl_coef" not in advanced.settings
-    assert advanced.settings["trainer_args.optim"] == "adamw_torch_fused"
+    assert advanced.settings["speed.kv_cache"] is True
     assert ("no KL penalty", "unsafe at basic, off from here on") in [
         (one.switch, one.reason) for one in advanced.skipped
     ]
@@ -156,7 +156,7 @@ def test_a_level_that_is_not_asked_for_is_climbed_and_not_shown() -> None:
     launch = Workshop(PPO)
     found = climbed(launch, wanted=("baseline", "advanced"))
     assert [one.level for one in found.levels] == ["baseline", "advanced"]
-    assert "fused optimizer" in found.levels[1].switched
+    assert "KV cache" in found.levels[1].switched
     assert found.levels[1].settings["batch_size"] == 8
     assert set(launch.labels("timed")) == {"baseline", "advanced"}
 
@@ -175,7 +175,7 @@ def test_a_drift_of_the_machine_leaves_the_ratio_of_alternating_levels() -> None
 
 
 def test_no_ratio_where_the_work_was_not_equal() -> None:
-    launch = Workshop(PPO, works={("trainer_args.optim", "adamw_torch_fused"): -100})
+    launch = Workshop(PPO, works={("speed.kv_cache", True): -100})
     found = climbed(launch, wanted=("baseline", "basic"))
     basic = of(found, "basic")
     assert basic.cumulative is None
@@ -186,13 +186,14 @@ def test_no_ratio_where_the_work_was_not_equal() -> None:
 
 def test_a_baseline_that_does_not_run_ends_the_ladder() -> None:
     with pytest.raises(RunFailed, match=r"the baseline level did not run: oom"):
-        climbed(Workshop(fails={("trainer_args.optim", "adamw_torch"): "oom"}))
+        climbed(Workshop(fails={("speed.kv_cache", False): "oom"}))
 
 
 def test_devices_of_a_machine_are_used_where_it_pays() -> None:
-    launch = Workshop(PPO | {("nproc", 2): 1.8})
+    launch = Workshop(PPO | {("nproc", 2): 1.8, ("speed.liger", True): 1.1})
     optimal = of(climbed(launch, machine=GPUS), "optimal")
     assert optimal.settings["nproc"] == 2
+    assert "liger kernels" in optimal.switched
 
 
 def test_ranks_share_the_rows_as_the_level_below_has_cut_them() -> None:
@@ -283,20 +284,16 @@ def test_what_an_interval_leaves_open_is_said() -> None:
     assert "speed-up                no sure gain: the interval includes 1" in text
 
 
-def test_a_switch_whose_tokens_are_not_the_policy_s_is_blamed() -> None:
+def test_a_cache_whose_tokens_are_not_the_policy_s_is_blamed() -> None:
     """On the same completions its losses are the baseline's to the last bit."""
-    basic = of(
-        climbed(Workshop(PPO, gaps={("trainer_args.optim", "adamw_torch_fused"): 4.5})), "basic"
-    )
+    basic = of(climbed(Workshop(PPO, gaps={("speed.kv_cache", True): 4.5})), "basic")
     assert basic.unsafe
     assert basic.guarded is not None
-    assert basic.guarded.blamed == ("fused optimizer",)
+    assert basic.guarded.blamed == ("KV cache",)
 
 
 def test_a_guard_that_did_not_run_is_no_broken_one() -> None:
-    launch = Workshop(
-        PPO, unguarded={("trainer_args.torch_compile", True): "timeout: after 1800 s"}
-    )
+    launch = Workshop(PPO, unguarded={("speed.rollout_batch", "whole"): "timeout: after 1800 s"})
     found = climbed(launch)
     optimal = of(found, "optimal")
     assert not optimal.unsafe
@@ -315,10 +312,7 @@ def test_a_training_that_multiplies_every_rounding_is_no_measure() -> None:
     """The first guard that breaks is followed by the baseline itself, a rounding apart."""
     rate = config_of("ppo").learning_rate
     assert rate is not None
-    learns = {
-        ("trainer_args.optim", "adamw_torch_fused"): 0.01,
-        ("learning_rate", rate * (1 + 1e-6)): 0.02,
-    }
+    learns = {("speed.kv_cache", True): 0.01, ("learning_rate", rate * (1 + 1e-6)): 0.02}
     launch = Workshop(PPO, learns=learns)
     with pytest.raises(
         RunFailed, match="does not train steadily: a learning rate larger by a millionth"
@@ -329,7 +323,7 @@ def test_a_training_that_multiplies_every_rounding_is_no_measure() -> None:
 
 
 def test_a_baseline_whose_loss_is_no_number_guards_nothing() -> None:
-    launch = Workshop(PPO, learns={("trainer_args.optim", "adamw_torch"): math.nan})
+    launch = Workshop(PPO, learns={("speed.kv_cache", False): math.nan})
     with pytest.raises(RunFailed, match="its loss is nan at step 1; no guard can judge it"):
         climbed(launch)
     assert len(launch.started) == 1

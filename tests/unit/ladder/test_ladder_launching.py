@@ -54,7 +54,7 @@ def launcher(folder: Path, trainer: str = "ppo", **environ: str) -> Site:
 def test_a_guard_is_a_look_alone_on_recorded_completions(tmp_path: Path, started: Started) -> None:
     launch = launcher(tmp_path)
     launch.guard("baseline", {"fixed_length": True}, records=True)
-    launch.guard("basic", {"trainer_args.optim": "adamw_torch_fused", "fixed_length": True})
+    launch.guard("basic", {"speed.kv_cache": True, "fixed_length": True})
     recording, replaying = (side.environment for side in started.sides)
     file = str(tmp_path / "completions.jsonl")
     assert recording["CANARY_RECORD_COMPLETIONS"] == file
@@ -62,7 +62,7 @@ def test_a_guard_is_a_look_alone_on_recorded_completions(tmp_path: Path, started
     assert "CANARY_RECORD_COMPLETIONS" not in replaying
     assert started.settings[1]["exact"] is True
     assert started.settings[1]["look_steps"] == 5
-    assert started.settings[1]["trainer_args.optim"] == "adamw_torch_fused"
+    assert started.settings[1]["speed.kv_cache"] is True
 
 
 def test_a_guard_sees_completions_of_the_lengths_that_they_have(
@@ -112,7 +112,7 @@ def test_a_trial_is_short_and_no_tracker_hears_of_it(tmp_path: Path, started: St
 def test_a_trial_with_a_switch_is_not_waited_for_without_end(
     tmp_path: Path, started: Started, limit: float, given: float
 ) -> None:
-    launcher(tmp_path).trial("optimal", {"trainer_args.torch_compile": True}, limit)
+    launcher(tmp_path).trial("optimal", {"speed.compile": True}, limit)
     assert started.settings[0]["timeout"] == given
 
 

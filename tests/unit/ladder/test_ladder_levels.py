@@ -31,21 +31,30 @@ def test_the_baseline_has_every_switch_off_whatever_the_config_says(trainer: str
     settings = Job(config_of(trainer), CPU).baseline
     assert settings["dtype"] == "float32"
     assert settings["attn_implementation"] == "eager"
-    assert settings["trainer_args.optim"] == "adamw_torch"
+    assert settings["speed.optimizer"] == "loop"
     assert settings["num_workers"] == 0
-    assert settings["trainer_args.torch_compile"] is False
+    assert settings["speed.compile"] is None
     assert settings.get("fixed_length", False) is (trainer in ONLINE_TRAINERS)
 
 
-def test_liger_is_not_for_ppo_whose_loop_does_not_apply_it() -> None:
-    assert "liger kernels" in {switch.name for switch in Job(config_of("sft"), CPU).switches}
-    assert "liger kernels" not in {switch.name for switch in Job(config_of("ppo"), CPU).switches}
+@pytest.mark.parametrize("trainer", ONLINE_TRAINERS)
+def test_every_switch_alone_fits_a_config_that_generates_without_a_cache(trainer: str) -> None:
+    config = config_of(trainer, speed={"kv_cache": False})
+    for switch in Job(config, CPU).switches:
+        for choice in switch.options(config, CPU)[0]:
+            assert accepted(config, choice), (switch.name, choice)
+
+
+def test_what_only_ppo_computes_is_switched_for_ppo_alone() -> None:
+    names = {switch.name for switch in Job(config_of("sft"), CPU).switches}
+    assert "fused optimizer" in names
+    assert not names & {"KV cache", "vectorised advantages", "shared forward"}
 
 
 def test_the_rows_of_a_kto_micro_batch_stay_together() -> None:
     """Its KL term is estimated from neighbours: other micro-batches learn something else."""
     names = {switch.name for switch in Job(config_of("kto"), CPU).switches}
-    assert "micro-batch" not in names
+    assert not names & {"micro-batch", "rows bucketed by length"}
 
 
 @pytest.mark.parametrize(("size", "times"), [(4, 2), (1, 8), (6, 2), (3, 1)])
@@ -69,9 +78,7 @@ def test_of_many_micro_batches_the_nearest_are_tried() -> None:
 
 def test_what_a_cpu_lacks_is_said() -> None:
     config = config_of("ppo")
-    reasons = {
-        switch.name: switch.options(config, replace(CPU, compiler=False))[1] for switch in SWITCHES
-    }
+    reasons = {switch.name: switch.options(config, CPU)[1] for switch in SWITCHES}
     missing = {name for name, reason in reasons.items() if reason}
     assert missing == {
         "pinned memory",
@@ -95,9 +102,11 @@ def test_two_devices_share_the_rows_of_an_update() -> None:
 
 TAKEN: list[tuple[str, dict[str, Any], str, str]] = [
     ("sft", {"optim": "adafactor"}, "fused optimizer", "optim"),
+    ("sft", {"packing": True}, "rows bucketed by length", "packing"),
     ("dpo", {"dataloader_prefetch_factor": 2}, "data workers with prefetch", ""),
     ("sft", {"torch_compile": False}, "torch.compile", "torch_compile"),
-    ("grpo", {"use_liger_kernel": True}, "liger kernels", ""),
+    ("grpo", {"generation_kwargs": {"use_cache": True}}, "KV cache", "generation_kwargs.use_cache"),
+    ("grpo", {"cache_implementation": "static"}, "static cache, compiled decoding", ""),
 ]
 
 
@@ -115,11 +124,18 @@ def test_what_trainer_args_set_stays_as_it_is_at_every_level(
     assert all(accepted(config, settings) for _, _, settings in launch.started if settings)
 
 
+def test_a_collator_of_the_user_s_own_pads_as_it_likes() -> None:
+    config = config_of("sft", data_collator="mine:collate")
+    (switch,) = (one for one in SWITCHES if one.name == "rows bucketed by length")
+    assert Job(config, CPU).left_out(switch) == "speed.lengths fixed conflicts with data_collator"
+
+
 def test_a_loss_that_is_a_mean_over_a_micro_batch_keeps_its_rows_together() -> None:
     config = config_of("dpo", trainer_args={"loss_type": ["sigmoid", "sft"]})
     job = Job(config, CPU)
     reasons = {one.name: job.left_out(one) for one in job.switches}
-    assert "mean over the tokens of a micro-batch" in reasons["micro-batch"]
+    for name in ("micro-batch", "rows bucketed by length"):
+        assert "mean over the tokens of a micro-batch" in reasons[name]
 
 
 def test_flash_attention_comes_from_where_it_is_installed() -> None:

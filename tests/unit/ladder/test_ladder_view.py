@@ -21,11 +21,11 @@ from tests.unit.laddering import Workshop, config_of, site
 GOLDEN = Path(__file__).parents[2] / "golden"
 PLANTED = Switch("no KL penalty", "advanced", {"ppo.init_kl_coef": (..., 0.0)})
 LAUNCH = {
-    ("trainer_args.optim", "adamw_torch_fused"): 2.0,
+    ("speed.kv_cache", True): 2.0,
     ("dtype", "bfloat16"): 0.5,
     ("batch_size", 8): 1.25,
     ("num_workers", 2): 1.03,
-    ("trainer_args.torch_compile", True): 1.5,
+    ("speed.rollout_batch", "whole"): 1.5,
 }
 
 
@@ -34,7 +34,7 @@ def ladder() -> Ladder:
     launch = Workshop(
         LAUNCH,
         learns={("ppo.init_kl_coef", 0.0): 0.01},
-        fails={("batch_size", 2): "failed: no such batch here"},
+        fails={("speed.decode", "static"): "failed: no static cache here"},
         drift=0.999,
     )
     known = (*SWITCHES, PLANTED)

@@ -23,14 +23,14 @@ def test_axes_are_multiplied(tmp_path: Path) -> None:
     matrix = {
         "config": ["a.yaml", "b.yaml"],
         "dtype": ["float32", "bfloat16"],
-        "use_peft": [True],
+        "speed.liger": [True],
         "ranks": [1, 2],
     }
     found = cells(tmp_path, matrix=matrix)
     assert len(found) == 8
-    assert found[0].name == "a-float32-use_peft-true-1ranks"
+    assert found[0].name == "a-float32-liger-true-1ranks"
     assert found[-1].config == "b.yaml"
-    assert found[-1].settings == ("dtype=bfloat16", "use_peft=true")
+    assert found[-1].settings == ("dtype=bfloat16", "speed.liger=true")
     assert found[-1].ranks == 2
 
 

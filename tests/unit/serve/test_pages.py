@@ -60,11 +60,7 @@ def test_a_ladder_is_shown_while_it_climbs(tmp_path: Path) -> None:
     running(folder, "20250101-000000-basic-00aa")
     assert "/ladder/" not in asking(tmp_path).get("/").text
     assert asking(tmp_path).get(f"/ladder/{folder.name}").status_code == 404
-    made = site(
-        config_of("ppo"),
-        Workshop({("trainer_args.optim", "adamw_torch_fused"): 2.0}),
-        folder=folder,
-    )
+    made = site(config_of("ppo"), Workshop({("speed.kv_cache", True): 2.0}), folder=folder)
     ladder_at(made, LEVELS, leave_unfinished)
     assert f'<a href="/ladder/{folder.name}">' in asking(tmp_path).get("/").text
     page = asking(tmp_path).get(f"/ladder/{folder.name}").text

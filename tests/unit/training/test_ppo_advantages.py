@@ -16,6 +16,7 @@ from canary.training.trainers.ppo.objective import (
     Experience,
     Moments,
     advantages_at_once,
+    advantages_by_loop,
     completion_mask,
     experience,
     explained,
@@ -27,6 +28,7 @@ from canary.training.trainers.ppo.objective import (
 )
 from canary.training.trainers.ppo.rollout import Rollout
 
+WAYS = {"at once": advantages_at_once, "by loop": advantages_by_loop}
 LENGTHS = st.lists(st.integers(1, 33), min_size=1, max_size=6)
 
 
@@ -60,13 +62,14 @@ def test_advantages_are_those_of_the_definition(
     drawn = torch.Generator().manual_seed(seed)
     rewards = torch.randn(mask.shape, generator=drawn, dtype=torch.float64)
     values = torch.randn(mask.shape, generator=drawn, dtype=torch.float64)
-    found = advantages_at_once(rewards, values, mask, gamma, lam)
-    assert not found[~mask].any()
-    for row, length in enumerate(lengths):
-        wanted = plain_advantages(
-            rewards[row, :length].tolist(), values[row, :length].tolist(), gamma, lam
-        )
-        assert found[row, :length].tolist() == pytest.approx(wanted, rel=1e-10, abs=1e-10)
+    for name, way in WAYS.items():
+        found = way(rewards, values, mask, gamma, lam)
+        assert not found[~mask].any(), name
+        for row, length in enumerate(lengths):
+            wanted = plain_advantages(
+                rewards[row, :length].tolist(), values[row, :length].tolist(), gamma, lam
+            )
+            assert found[row, :length].tolist() == pytest.approx(wanted, rel=1e-10, abs=1e-10), name
 
 
 @settings(max_examples=30)
@@ -186,8 +189,8 @@ def a_rollout(mask: torch.Tensor, behind: float = 0.0) -> Rollout:
     )
 
 
-def found_of(rollout: Rollout, arguments: Settings) -> Experience:
-    return experience(rollout, arguments, 0.3, moments)  # type: ignore[arg-type]
+def found_of(rollout: Rollout, arguments: Settings, by_loop: bool = False) -> Experience:
+    return experience(rollout, arguments, 0.3, moments, by_loop=by_loop)  # type: ignore[arg-type]
 
 
 def plainly_whitened(rows: list[list[float]], keep_mean: bool) -> list[list[float]]:
@@ -196,13 +199,16 @@ def plainly_whitened(rows: list[list[float]], keep_mean: bool) -> list[list[floa
     return [[(value - mean) / scale + mean * keep_mean for value in row] for row in rows]
 
 
+@pytest.mark.parametrize("by_loop", [False, True])
 @pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("estimator", ["k1", "k3"])
-def test_experience_is_the_whole_chain_in_its_order(whitened: bool, estimator: str) -> None:
+def test_experience_is_the_whole_chain_in_its_order(
+    by_loop: bool, whitened: bool, estimator: str
+) -> None:
     """Penalty, score, whitening of rewards, advantages, returns from the raw ones, whitening."""
     lengths = [4, 1, 6]
     rollout = a_rollout(ragged(lengths))
-    found = found_of(rollout, Settings(whiten_rewards=whitened, kl_estimator=estimator))
+    found = found_of(rollout, Settings(whiten_rewards=whitened, kl_estimator=estimator), by_loop)
     logprobs, reference, values = (
         [tensor[row, :length].tolist() for row, length in enumerate(lengths)]
         for tensor in (rollout.logprobs, rollout.reference_logprobs, rollout.values)
@@ -234,11 +240,13 @@ def test_experience_is_the_whole_chain_in_its_order(whitened: bool, estimator: s
 def test_nothing_behind_an_end_changes_anything(behind: float, estimator: str) -> None:
     mask = ragged([4, 1, 6])
     settings = Settings(whiten_rewards=True, kl_estimator=estimator)
-    clean, dirty = found_of(a_rollout(mask), settings), found_of(a_rollout(mask, behind), settings)
-    for name in ("rewards", "advantages", "returns"):
-        one, other = clean.rollout.tensors()[name], dirty.rollout.tensors()[name]
-        assert torch.equal(one, other), name
-    assert torch.equal(clean.kl, dirty.kl)
+    for by_loop in (False, True):
+        clean = found_of(a_rollout(mask), settings, by_loop)
+        dirty = found_of(a_rollout(mask, behind), settings, by_loop)
+        for name in ("rewards", "advantages", "returns"):
+            one, other = clean.rollout.tensors()[name], dirty.rollout.tensors()[name]
+            assert torch.equal(one, other), (name, by_loop)
+        assert torch.equal(clean.kl, dirty.kl)
 
 
 @pytest.mark.parametrize(

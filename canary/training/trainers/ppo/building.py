@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import GenerationConfig, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
+from canary.config.schema import CanaryConfig
 from canary.config.sections import PPOConfig
 from canary.errors import ConfigError, InputError
 from canary.protocol.spec import WorkloadSpec
@@ -15,12 +16,13 @@ from canary.training import adapt
 from canary.training.data.dataset import load_rows
 from canary.training.models.model import load_model, load_tokenizer, lora_config, reference_of
 from canary.training.plugins import callbacks
-from canary.training.trainers.arguments import training_arguments
+from canary.training.trainers.arguments import training_arguments, uses_cuda
 from canary.training.trainers.ppo.model import ActorCritic, without_dropout
 from canary.training.trainers.ppo.objective import MOST
 from canary.training.trainers.ppo.rollout import prompt_ids
 from canary.training.trainers.ppo.scoring import build_scorer
 from canary.training.trainers.ppo.trainer import PPOTrainer
+from canary.training.trainers.speed import cache, compilation
 
 
 @dataclass
@@ -69,7 +71,6 @@ ELSEWHERE = (
     "torch_empty_cache_steps",
     "eval_on_start",
     "load_best_model_at_end",
-    "use_liger_kernel",
 )
 """Arguments of transformers that its training loop reads and PPO's does not."""
 
@@ -98,6 +99,10 @@ def build(spec: WorkloadSpec) -> PPOTrainer:
     )
     _require_a_horizon(spec, arguments)
     _require_prompts(spec, rows, tokenizer)
+    # The tokens of the longest prompt, if a tensor needs that width.
+    widest = None
+    if config.speed.lengths == "fixed" or has_fixed_cache(config):
+        widest = max(len(prompt_ids(row, tokenizer)) for row in rows)
     policy = load_model(spec, tokenizer)
     # A model's other settings change what is sampled (top_k, repetition_penalty ...). `generate`
     # would use them, and PPO would learn from other log-probabilities than it sampled.
@@ -111,6 +116,7 @@ def build(spec: WorkloadSpec) -> PPOTrainer:
         reference=reference,
         scorer=build_scorer(spec, rows, tokenizer, arguments.device),
         args=arguments,
+        switches=switches_of(config, widest),
         train_dataset=rows,
         processing_class=tokenizer,
         callbacks=callbacks(spec),
@@ -166,3 +172,61 @@ def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:
         spec.notes.append("lora_dropout is not used: PPO trains the policy that it samples from")
     set_seed(spec.config.seed)
     return ActorCritic(policy)
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Ways to do the same work. They change what is learned only by rounding."""
+
+    advantages_by_loop: bool = False
+    whole_logprobs: bool = False
+    shared_forward: bool = True
+    bucketed: bool = False
+    fixed_width: bool = False
+    """Pad prompts and completions to their largest possible length."""
+    prompt_width: int | None = None
+    """With `fixed_width`: prompts are padded to this many tokens."""
+    rows_at_once: int | None = None
+    """How many prompts are sampled together; None: all prompts of a rollout."""
+    generation: tuple[tuple[str, Any], ...] = ()
+    """Arguments of `generate` for the cache and compilation."""
+
+
+def switches_of(config: CanaryConfig, prompt_width: int | None) -> Switches:
+    """Return the config's switches; a switch that is not set gets its fastest safe value.
+
+    `prompt_width`: tokens of the longest prompt, if a tensor needs that width.
+    """
+    speed = config.speed
+    return Switches(
+        advantages_by_loop=speed.advantages == "loop",
+        whole_logprobs=speed.logprobs == "whole",
+        shared_forward=speed.shared_forward is not False,
+        bucketed=speed.lengths == "bucketed",
+        fixed_width=speed.lengths == "fixed",
+        prompt_width=prompt_width if speed.lengths == "fixed" else None,
+        rows_at_once=config.batch_size if speed.rollout_batch == "micro" else None,
+        generation=generation_options(config, prompt_width),
+    )
+
+
+def has_fixed_cache(config: CanaryConfig) -> bool:
+    """Return whether decoding uses a cache of fixed size."""
+    return config.speed.decode in ("static", "compiled")
+
+
+def generation_options(
+    config: CanaryConfig, prompt_width: int | None
+) -> tuple[tuple[str, Any], ...]:
+    """Return arguments of `generate` for the cache and for compiled decoding.
+
+    A cache of fixed size gets room for the longest prompt at once. Otherwise it grows with each
+    longer prompt, and the code compiled for its size is compiled again. Older transformers have no
+    argument for that, so their cache grows.
+    """
+    settings = {"use_cache": True, **cache(config), **compilation(config, uses_cuda(config))}
+    if has_fixed_cache(config) and hasattr(GenerationConfig(), "max_cache_len"):
+        assert prompt_width is not None
+        assert config.max_new_tokens is not None
+        settings["max_cache_len"] = prompt_width + config.max_new_tokens
+    return tuple(settings.items())

@@ -15,21 +15,24 @@ from canary.training.trainers.ppo.objective import entropy_of
 
 
 class ForwardOutput(NamedTuple):
-    """Outputs of a forward for the completions, each (rows, completion).
-
+    """Outputs of a forward for the completions, each (rows, completion), or None if not asked for.
     A tuple, because accelerate converts the outputs of a forward."""
 
-    log_probs: torch.Tensor
-    values: torch.Tensor
+    log_probs: torch.Tensor | None
+    values: torch.Tensor | None
     entropy: torch.Tensor | None
 
 
 @dataclass(frozen=True)
 class Request:
-    """Outputs to compute in a forward, beside the log-probabilities."""
+    """Outputs to compute in a forward. `whole`: compute log-probabilities of all positions, prompts
+    and padding too, and keep those of the completions. This is slower and gives the same result."""
 
     temperature: float
+    logprobs: bool = True
+    values: bool = True
     entropy: bool = False
+    whole: bool = False
 
 
 class LanguageModel:
@@ -66,7 +69,7 @@ class LanguageModel:
 
     def __call__(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
         """Return (log-probabilities, hidden states, entropy) of the last `length` tokens of each
         row. A token's probability and value come from the hidden state before it."""
         inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
@@ -84,8 +87,16 @@ class LanguageModel:
         # Contiguous: on a slice, matmul computes differently for trainable and for frozen weights.
         # Policy and reference would then differ by rounding from the start.
         states = hidden[:, before].contiguous()
-        logits = self._head(states) if self._splits else output.logits[:, before]
-        found, entropy = _of_tokens(logits, input_ids[:, -length:], request)
+        if not (request.logprobs or request.entropy):
+            return None, states, None
+        if request.whole:
+            logits = self._head(hidden) if self._splits else output.logits
+            found, entropy = _of_tokens(logits[:, :-1], input_ids[:, 1:], request)
+            found = found[:, -length:]
+            entropy = None if entropy is None else entropy[:, -length:]
+        else:
+            logits = self._head(states) if self._splits else output.logits[:, before]
+            found, entropy = _of_tokens(logits, input_ids[:, -length:], request)
         return found, states, entropy
 
 
@@ -121,7 +132,8 @@ class ActorCritic(nn.Module):
     ) -> ForwardOutput:
         """Return log-probabilities, values and entropy of the last `length` tokens of each row."""
         found, hidden, entropy = self._language_model(input_ids, attention_mask, length, request)
-        return ForwardOutput(found, self._values(hidden), entropy)
+        values = self._values(hidden) if request.values else None
+        return ForwardOutput(found, values, entropy)
 
     def _values(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return (rows, tokens), always in float32."""
@@ -157,6 +169,7 @@ class Reference:
         off = contextlib.nullcontext() if self._policy is None else self._policy.disable_adapter()
         with torch.no_grad(), off:
             found, _, _ = self._language_model(input_ids, attention_mask, length, request)
+        assert found is not None
         return found
 
 

@@ -130,6 +130,22 @@ def advantages_at_once(
     return kept(found, mask)
 
 
+def advantages_by_loop(
+    rewards: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, gamma: float, lam: float
+) -> torch.Tensor:
+    """Return the same, row by row and token by token: A_t = d_t + gamma lambda A_(t+1)."""
+    found = torch.zeros_like(rewards)
+    for row in range(rewards.shape[0]):
+        length = int(mask[row].sum())
+        later = torch.zeros((), dtype=rewards.dtype, device=rewards.device)
+        for place in reversed(range(length)):
+            following = values[row, place + 1] if place + 1 < length else 0.0
+            delta = rewards[row, place] + gamma * following - values[row, place]
+            later = delta + gamma * lam * later
+            found[row, place] = later
+    return found
+
+
 @dataclass(frozen=True)
 class Loss:
     """A loss summed over the tokens of a mask, and the number of clipped tokens."""
@@ -195,6 +211,8 @@ def experience(
     arguments: PPOArguments,
     coefficient: float,
     measure: Measure,
+    *,
+    by_loop: bool = False,
 ) -> Experience:
     """Apply the KL penalty, whiten rewards if configured, and estimate whitened advantages.
 
@@ -211,7 +229,8 @@ def experience(
     rewards = penalised_rewards(rollout.scores, kl, mask, coefficient)
     if arguments.whiten_rewards:
         rewards = whiten(rewards, mask, measure(rewards, mask), keep_mean=True)
-    raw = advantages_at_once(rewards, rollout.values, mask, arguments.gamma, arguments.lam)
+    estimate = advantages_by_loop if by_loop else advantages_at_once
+    raw = estimate(rewards, rollout.values, mask, arguments.gamma, arguments.lam)
     returns = kept(raw + rollout.values, mask)
     of_raw = measure(raw, mask)
     advantages = whiten(raw, mask, of_raw)

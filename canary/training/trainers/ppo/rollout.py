@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -37,15 +38,19 @@ class Prompts:
 
 
 class PromptCollator:
-    """Collates rows of the data into a batch of prompts; runs in the data loader's processes."""
+    """Collates rows of the data into a batch of prompts; runs in the data loader's processes.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    `width`: pad to this many tokens; None: to the longest prompt of the batch.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, width: int | None) -> None:
         self._tokenizer = tokenizer
+        self._width = width
 
     def __call__(self, rows: Sequence[DataRow]) -> dict[str, Any]:
         """Return `{ids, mask, rows}`, see `Prompts`."""
         found = [prompt_ids(row, self._tokenizer) for row in rows]
-        width = max(map(len, found))
+        width = self._width or max(map(len, found))
         pad = self._tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(each)) + each for each in found])
         mask = torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in found])
@@ -136,6 +141,12 @@ class Sampling:
     pad_id: int
     fixed_length: bool = False
     """No completion ends before `max_new_tokens`."""
+    rows_at_once: int | None = None
+    """How many prompts are sampled together; None: all."""
+    width: int | None = None
+    """Completions are padded to this many tokens; None: to the longest."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Further arguments of `generate`, for the cache and compilation."""
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `generate`."""
@@ -149,32 +160,48 @@ class Sampling:
             "eos_token_id": self.eos_id,
             "pad_token_id": self.pad_id,
             **shortest,
+            **dict(self.options),
         }
 
 
 def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
     """Sample one completion for each prompt."""
-    with torch.no_grad():
-        sequences = policy.generate(
-            input_ids=prompts.ids, attention_mask=prompts.mask, **sampling.arguments()
-        )
-    completions = sequences[:, prompts.ids.shape[1] :]
+    found = []
+    at_once = sampling.rows_at_once or len(prompts.ids)
+    for start in range(0, len(prompts.ids), at_once):
+        rows = slice(start, start + at_once)
+        ids, mask = prompts.ids[rows], prompts.mask[rows]
+        if sampling.width is None:
+            most = int(mask.sum(dim=1).max())
+            ids, mask = ids[:, -most:], mask[:, -most:]
+        with torch.no_grad():
+            sequences = policy.generate(input_ids=ids, attention_mask=mask, **sampling.arguments())
+        found.append(sequences[:, ids.shape[1] :])
+    width = sampling.width or max(each.shape[1] for each in found)
+    # A batch is shorter if all its rows ended early.
+    pad = functools.partial(torch.nn.functional.pad, value=sampling.pad_id)
+    completions = torch.cat([pad(each, (0, width - each.shape[1])) for each in found])
     kept = completion_mask(completions, sampling.eos_id)
     return Rollout(prompts.ids, prompts.mask, completions.masked_fill(~kept, sampling.pad_id), kept)
 
 
 @dataclass(frozen=True)
 class Splitter:
-    """Sizes are in completions."""
+    """Sizes are in completions. `bucketed`: sort the rows of a mini-batch by length, so that its
+    micro-batches have little padding; the mini-batch stays the same."""
 
     mini_batch: int
     micro_batch: int
+    bucketed: bool = False
 
     def of(self, rollout: Rollout, order: torch.Tensor | None = None) -> list[list[torch.Tensor]]:
         """Return each mini-batch's rows per micro-batch, in the rollout's order or in `order`."""
         device = rollout.completion_ids.device
         rows = torch.arange(len(rollout)) if order is None else order
-        return [
-            [micro.to(device) for micro in mini.split(self.micro_batch)]
-            for mini in rows.split(self.mini_batch)
-        ]
+        lengths = rollout.attention_mask.sum(dim=1).cpu() if self.bucketed else None
+        found = []
+        for mini in rows.split(self.mini_batch):
+            if lengths is not None:
+                mini = mini[lengths[mini].argsort(descending=True, stable=True)]
+            found.append([micro.to(device) for micro in mini.split(self.micro_batch)])
+        return found

@@ -35,7 +35,7 @@ from canary.training.trainers.ppo.scoring import Samples, Scorer
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from canary.training.trainers.ppo.building import PPOArguments
+    from canary.training.trainers.ppo.building import PPOArguments, Switches
 
 EARLY_STOP = 1.5
 """Times `target_kl`: beyond it a step makes no more updates (Achiam 2018, Spinning Up)."""
@@ -56,6 +56,7 @@ class PPOTrainer(Trainer):
         reference: Any | None,
         scorer: Scorer,
         args: PPOArguments,
+        switches: Switches,
         train_dataset: Any,
         processing_class: PreTrainedTokenizerBase,
         callbacks: Any = None,
@@ -64,7 +65,7 @@ class PPOTrainer(Trainer):
         super().__init__(
             model=model,
             args=args,
-            data_collator=PromptCollator(processing_class),
+            data_collator=PromptCollator(processing_class, switches.prompt_width),
             train_dataset=train_dataset,
             callbacks=callbacks,
             processing_class=processing_class,
@@ -74,6 +75,7 @@ class PPOTrainer(Trainer):
         self.watch = Unwatched()
         self.tokenizer_in_use = processing_class
         self.scorer = scorer
+        self.switches = switches
         self.ref_model = None if reference is None else reference.to(args.device)
         self.reference = Reference(self.ref_model, model.policy)
         target = args.target if args.adap_kl_ctrl else None
@@ -84,9 +86,12 @@ class PPOTrainer(Trainer):
             processing_class.eos_token_id,
             processing_class.pad_token_id,
             args.fixed_length,
+            switches.rows_at_once,
+            args.max_new_tokens if switches.fixed_width else None,
+            switches.generation,
         )
-        self._split = Splitter(args.mini_batch, args.per_device_train_batch_size)
-        self._request = Request(args.temperature)
+        self._split = Splitter(args.mini_batch, args.per_device_train_batch_size, switches.bucketed)
+        self._request = Request(args.temperature, whole=switches.whole_logprobs)
 
     def train(self, *_: Any, **__: Any) -> TrainOutput:
         """Run `max_steps` steps from the beginning."""
@@ -153,6 +158,7 @@ class PPOTrainer(Trainer):
                 self.args,
                 self.kl_coefficient.value,
                 lambda values, mask: moments_of_ranks(values, mask, self.accelerator),
+                by_loop=self.switches.advantages_by_loop,
             )
         self.watch.rollout(found.rollout.tensors())
         return found
@@ -176,7 +182,7 @@ class PPOTrainer(Trainer):
 
         with torch.no_grad():
             for rows in itertools.chain.from_iterable(self._split.of(rollout)):
-                micro = rollout.take(rows).trimmed()
+                micro = self._micro(rollout, rows)
                 logprobs, values, entropy = self._forward(micro, with_entropy=True)
                 keep("logprobs", rows, logprobs)
                 keep("values", rows, values)
@@ -184,6 +190,10 @@ class PPOTrainer(Trainer):
                 keep("reference_logprobs", rows, self._reference_logprobs(micro))
         mask = rollout.completion_mask
         return rollout.with_(**{n: objective.kept(value, mask) for n, value in found.items()})
+
+    def _micro(self, rollout: Rollout, rows: torch.Tensor) -> Rollout:
+        taken = rollout.take(rows)
+        return taken if self.switches.fixed_width else taken.trimmed()
 
     def _reference_logprobs(self, micro: Rollout) -> torch.Tensor:
         length = micro.completion_ids.shape[1]
@@ -203,9 +213,15 @@ class PPOTrainer(Trainer):
             for tensor in inputs[:2]:
                 # One graph for all widths; otherwise the first width gets a separate graph.
                 torch._dynamo.maybe_mark_dynamic(tensor, 1)
-        found = model(*inputs, replace(self._request, entropy=with_entropy))
+        request = replace(self._request, entropy=with_entropy)
+        if self.switches.shared_forward:
+            found = model(*inputs, request)
+            values = found.values
+        else:
+            found = model(*inputs, replace(request, values=False))
+            values = model(*inputs, replace(request, logprobs=False, entropy=False)).values
         entropy = found.entropy if with_entropy else torch.zeros_like(found.log_probs)
-        return found.log_probs, found.values, entropy
+        return found.log_probs, values, entropy
 
     def _update(self, collected: Experience) -> dict[str, float]:
         """Make all updates on a rollout; return their mean metrics."""
@@ -232,7 +248,7 @@ class PPOTrainer(Trainer):
         """Compute the gradient of one mini-batch (a mean over its tokens) by micro-batches."""
         tokens = figures.begin(rollout.completion_mask[torch.cat(mini)].sum())
         for place, rows in enumerate(mini, start=1):
-            micro = rollout.take(rows).trimmed()
+            micro = self._micro(rollout, rows)
             # Ranks exchange gradients once.
             last = place == len(mini)
             with nullcontext() if last else self.accelerator.no_sync(self.model_wrapped):

@@ -8,7 +8,7 @@ import pytest
 
 from canary.compare.diagnosis.changed_settings import category_of
 from canary.compare.diagnosis.suspects import Suspect
-from canary.config.sections import PPOConfig
+from canary.config.sections import PPOConfig, SpeedConfig
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, plain
 from tests.unit.ppo_records import METRICS, compared, later, moved, ppo
@@ -85,8 +85,10 @@ def test_a_ratio_off_1_tells_of_the_rollout_where_the_loss_differs_too() -> None
 LEARNED = {"objective", "data", "rollout"}
 
 
-def test_each_setting_of_ppo_has_a_mechanism() -> None:
+def test_each_setting_of_ppo_has_a_mechanism_and_a_switch_of_speed_learns_nothing() -> None:
     assert {category_of(f"ppo.{name}") for name in PPOConfig.model_fields} <= LEARNED
+    speeds = {category_of(f"speed.{name}") for name in SpeedConfig.model_fields}
+    assert speeds <= {"kernel", "rollout", "dataloader"}
 
 
 def other_gradient(factor: float, **calls: int) -> RunRecord:
