@@ -6,7 +6,7 @@ order (ABBA):
 - `run`: the built-in trainer, without and with the collectors of timed steps;
 - `exec`: a program that trains the same, started by Python or by `canary exec` without a look;
 - `torch`: a plain loop on the embedded model, started in these two ways;
-- `recorder`: a plain loop on the embedded model, without and with the Recorder, which has no look;
+- `recorder`: the same loop, the second time with the Recorder under `canary exec`;
 - `profiler`: all of `canary run`, without and with the profiler's default window.
 
 The time is the mean wall time between step ends after warm-up, by this program's clock on both
@@ -94,7 +94,7 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
     trainer.train()
 
 
-def loop(arm: str, place: Path, marks: Marks) -> None:
+def loop(arm: str, marks: Marks) -> None:
     """Run a plain loop over random tokens on the embedded model; `recorded` adds the Recorder."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -115,10 +115,7 @@ def loop(arm: str, place: Path, marks: Marks) -> None:
             optimizer.zero_grad()
             mark(marks)
         return
-    recorder = Recorder(
-        "overhead", model=model, optimizer=optimizer, output_dir=place, look_steps=0
-    )
-    with recorder:
+    with Recorder("overhead", model=model, optimizer=optimizer) as recorder:
         for ids in batches:
             with recorder.step({"input_ids": ids, "labels": ids}) as step:
                 with step.phase("forward"):
@@ -138,7 +135,7 @@ def child(arm: str, config_file: str, folder: str) -> None:
     if arm in ("collected", "watched", "recorded", "execed"):
         time_canary_calls(calls, arm)
     if arm in ("loop", "recorded", "execed"):
-        loop(arm, Path(folder), marks)
+        loop(arm, marks)
     else:
         train(arm, config_file, Path(folder), marks)
     steady = marks[WARMUP:]
@@ -188,7 +185,7 @@ def measure(arm: str, config_file: str) -> dict[str, float]:
         return whole_run(config_file, arm == "profiled")
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "bench.overhead", "--child", arm, config_file, folder]
-        if arm in ("watched", "execed"):
+        if arm in ("watched", "execed", "recorded"):
             options = ["--name", "overhead", "-o", f"{folder}/out"]
             options += ["--set", "look_steps=0"]
             words = [sys.executable, "-m", "canary.cli", "exec", *options, "--", *words]

@@ -1,8 +1,8 @@
 """An accelerate loop with gradient accumulation and the canary's Recorder.
 
-Alone: `python examples/accelerate_loop.py`; or `accelerate launch examples/accelerate_loop.py`, and
-either of them under `canary exec --`. A `recorder.step` in which the optimizer does not step is a
-micro-batch of the step that follows, which is what accelerate's accumulation makes of it.
+`canary exec -- python examples/accelerate_loop.py`, or `accelerate launch` in place of `python`. A
+`recorder.step` in which the optimizer does not step is a micro-batch of the step that follows,
+which is what accelerate's accumulation makes of it.
 """
 
 import json

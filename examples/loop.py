@@ -1,7 +1,7 @@
-"""A training loop in plain PyTorch with the canary's Recorder: `python examples/loop.py`.
+"""A training loop in plain PyTorch with the canary's Recorder: `canary exec -- python
+examples/loop.py`.
 
-The model and the data are those that the canary brings along; nothing is downloaded. Under
-`canary exec -- python examples/loop.py` the same code is watched from outside as well.
+The model and the data are those that the canary brings along; nothing is downloaded.
 """
 
 import json

@@ -162,7 +162,7 @@ def require_plain_python(config: CanaryConfig) -> None:
 
 def is_command(config: CanaryConfig) -> bool:
     """Return whether the canary is a user's command."""
-    return config.training_type in ("exec", "custom")
+    return config.training_type == "exec"
 
 
 def set_side(side: Side, wanted: Mapping[str, Version | None], place: Path) -> Side:

@@ -38,7 +38,7 @@ def check_used(values: Mapping[str, Any], config: CanaryConfig, refuse: Refuse) 
     given |= {f"speed.{key}" for key, value in config.speed if value is not None}
     trainer = config.training_type
     _check_command(given, config, refuse)
-    for key in sorted(given - config.trainer.reads):
+    for key in sorted(given):
         users = users_of(key)
         if users and trainer not in users:
             hint = f"remove it; {_listed(users)} use{'s' if len(users) == 1 else ''} it"

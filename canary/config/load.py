@@ -162,12 +162,7 @@ KEY_HINTS = {
     "name": "letters, digits, '.', '_' and '-', at most 64",
     "report_to": "for example [wandb]",
     **dict.fromkeys(
-        (
-            "reward_functions",
-            "data_collator",
-            "callbacks",
-            "trainer_factory",
-        ),
+        ("reward_functions", "data_collator", "callbacks"),
         "write package.module:function",
     ),
 }

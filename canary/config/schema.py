@@ -62,9 +62,7 @@ class _Training(Strict):
     description: str = Field("", description="Free text for readers.")
     training_type: TrainingType = Field(
         DEFAULT_TRAINER,
-        description=(
-            "The trainer; `custom` takes it from `trainer_factory`, `exec` runs your `command`."
-        ),
+        description="The trainer; `exec` runs your `command`.",
     )
     command: tuple[str, ...] = Field(
         (),
@@ -202,13 +200,6 @@ class CanaryConfig(_WithImport):
             "returns a callback."
         ),
     )
-    trainer_factory: DottedPath | None = Field(
-        None,
-        description=(
-            "`package.module:function` that takes the WorkloadSpec and returns your trainer."
-        ),
-    )
-
     device: str = Field(
         "auto",
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",

@@ -20,13 +20,6 @@ def refuses_nothing(config: CanaryConfig) -> Refusal | None:
     return None
 
 
-def custom_refuses(config: CanaryConfig) -> Refusal | None:
-    """Refuse a config without `trainer_factory`."""
-    hint = "set trainer_factory: package.module:function"
-    missing = config.trainer_factory is None
-    return ("training_type", "custom has no trainer_factory", hint) if missing else None
-
-
 def ppo_refuses(config: CanaryConfig) -> Refusal | None:
     """Refuse two sources of the score, and adaptation of a KL weight of 0."""
     assert config.ppo is not None

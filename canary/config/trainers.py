@@ -61,8 +61,6 @@ class TrainerRow:
 
     uses: frozenset[str] = frozenset()
     """Config keys that only some trainers use, and this one does."""
-    reads: frozenset[str] = frozenset()
-    """Further such keys that its config may have, although it need not use them."""
     defaults: Mapping[str, float] = field(default_factory=dict)
     """Defaults of config keys that are null."""
     refuses: Callable[[CanaryConfig], Refusal | None] = trainer_rules.refuses_nothing
@@ -263,27 +261,17 @@ TRAINERS: dict[str, TrainerRow] = {
 DEFAULT_TRAINER = "dpo"
 """The default `training_type`."""
 
-USERS_OWN: dict[str, TrainerRow] = {
-    "custom": TrainerRow(
-        title="custom",
-        builder="canary.training.trainers.custom",
-        uses=frozenset({"trainer_factory"}),
-        reads=frozenset({"beta", "max_length", "max_prompt_length", *_GROUP_DEFAULTS}),
-        refuses=trainer_rules.custom_refuses,
-    ),
-    "exec": TrainerRow(title="exec"),
-}
-"""The user's trainings: a factory that returns a trainer, and a command."""
+EXEC = TrainerRow(title="exec")
+"""The user's command."""
 
 
 def training_types() -> tuple[str, ...]:
-    return (*TRAINERS, *USERS_OWN)
+    return (*TRAINERS, EXEC.title)
 
 
 def trainer_row(training_type: object) -> TrainerRow:
     """Return the row of a trainer; for an unknown trainer a row that claims nothing."""
-    name = str(training_type)
-    return TRAINERS.get(name) or USERS_OWN.get(name) or USERS_OWN["exec"]
+    return TRAINERS.get(str(training_type), EXEC)
 
 
 def users_of(key: str) -> tuple[str, ...]:

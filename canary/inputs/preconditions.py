@@ -15,7 +15,7 @@ from canary.protocol.spec import WorkloadSpec
 def look_beforehand(loaded: LoadedConfig, cache_dir: Path, warn: Callable[[str], None]) -> None:
     """Check the inputs of a training, and `warn` of surprises.
 
-    Names in the config are not checked if the user's command or factory interprets them.
+    Names in the config are not checked if the user's command interprets them.
 
     Raises:
         InputError: model or data do not exist, or there are too few rows.
@@ -23,7 +23,7 @@ def look_beforehand(loaded: LoadedConfig, cache_dir: Path, warn: Callable[[str],
     config = loaded.config
     if loaded.source is not None and not loaded.source.exists():
         warn(f"{loaded.source} does not exist; using the package's sample of that name")
-    if config.training_type in ("exec", "custom"):
+    if config.training_type == "exec":
         return
     prepared = cache_dir / "datasets"
     reward = None if config.ppo is None else config.ppo.reward_model

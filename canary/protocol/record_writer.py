@@ -1,4 +1,4 @@
-"""The writer of a run's record, for a run that is watched and for a loop that records itself."""
+"""The writer of a run's record, for a run that is watched and for one that is imported."""
 
 from __future__ import annotations
 

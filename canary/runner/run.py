@@ -184,7 +184,7 @@ def _keep(session: Session, result: Result) -> None:
     record = session.record
     if result.training:
         record.first_step = result.training.get("resumed_at", 0) + 1
-        if session.config.training_type in ("exec", "custom"):
+        if session.config.training_type == "exec":
             record.config.update(as_config(result.training))
         if "name" in result.training and not session.is_named:
             record.name = record.config["name"] = result.training["name"]

@@ -111,23 +111,16 @@ def watching(look: Look, trained: Any, *, again: bool) -> Watching:
 class TrainingLaunch:
     """The launch of one job in one process; `started` is in the time of `time.perf_counter()`."""
 
-    def __init__(
-        self, job: Job, started: float, *, own_process: bool = False, is_watched: bool = True
-    ) -> None:
-        """`is_watched`: another process of the canary watches this one."""
+    def __init__(self, job: Job, started: float, *, own_process: bool = False) -> None:
         self.job = job
         self.rank, self.ranks = this_rank()
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
         self.on_look: Callable[[Exact], None] | None = None
         """Called with the signals of the look when it is over."""
-        self.on_unwritten: Callable[[OSError], None] = functools.partial(leave_unwritten, job)
-        """Called once if the rows can no longer be written: the training goes on."""
         self._started = started
         self._own_process = own_process
-        self._nodes = 1
-        if is_watched:
-            self._nodes = leave_pulse(Path(job.scratch_dir), self.rank, self.ranks).nodes
+        self._nodes = leave_pulse(Path(job.scratch_dir), self.rank, self.ranks).nodes
         self._rows = StepFile(rank_path(Path(job.rows_file), self.rank))
         self._unwritten = False
         self._kept: list[Row] = []
@@ -311,7 +304,7 @@ class TrainingLaunch:
             if self._own_process:
                 raise
             self._unwritten = True
-            self.on_unwritten(error)
+            leave_unwritten(self.job, error)
 
     def completed(self, trainer: Any) -> Result:
         """Return the result of a finished trainer. Without any step it failed."""

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from canary import Recorder
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
+from tests.unit.recording import Recording
 
 pytestmark = pytest.mark.gpu
 
@@ -23,15 +23,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two profiled steps with one copy in, one conversion, two products and a sleep each."""
     model = torch.nn.Linear(SIZE, SIZE, bias=False).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    recorder = Recorder(
-        "device",
-        model=model,
-        optimizer=optimizer,
-        output_dir=tmp_path_factory.mktemp("profiled"),
-        look_steps=0,
-        profiler={"start_step": 5, "num_steps": 2},
-    )
-    with recorder:
+    made = Recording(tmp_path_factory.mktemp("profiled"), profiled=(5, 2))
+    with made.of(model=model, optimizer=optimizer) as recorder:
         for _ in range(10):
             host = torch.rand(SIZE, SIZE)
             with recorder.step({"x": host[:2]}) as step:
@@ -42,8 +35,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 optimizer.step()
                 optimizer.zero_grad()
                 time.sleep(0.05)
-    assert recorder.folder is not None
-    return recorder.folder
+    made.record()
+    return made.run.path
 
 
 @pytest.fixture(scope="module")

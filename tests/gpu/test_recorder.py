@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from canary import Recorder
-from canary.record.folder import load_record
+from tests.unit.recording import Recording
 
 pytestmark = pytest.mark.gpu
 
@@ -17,10 +16,8 @@ def test_a_recorded_step_waits_for_nothing(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Embedding(64, 16), torch.nn.Linear(16, 64)).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     batches = [torch.randint(0, 64, (4, 8), device="cuda") for _ in range(12)]
-    recorder = Recorder(
-        "device", model=model, optimizer=optimizer, output_dir=tmp_path, look_steps=0
-    )
-    with recorder:
+    made = Recording(tmp_path)
+    with made.of(model=model, optimizer=optimizer) as recorder:
         for number, ids in enumerate(batches):
             # The first steps allocate; from then on a wait raises.
             torch.cuda.set_sync_debug_mode("error" if number > 2 else "default")
@@ -34,8 +31,7 @@ def test_a_recorded_step_waits_for_nothing(tmp_path: Path) -> None:
                 optimizer.zero_grad()
                 step.log(reward=loss)
         torch.cuda.set_sync_debug_mode("default")
-    assert recorder.folder is not None
-    record = load_record(recorder.folder)
+    record = made.record()
     assert record.status == "completed"
     assert len(record.stability.loss_values) == 12
     assert all(value > 0 for value in record.stability.loss_values)

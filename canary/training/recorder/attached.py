@@ -11,45 +11,13 @@ from pathlib import Path
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
 from canary.record.step_row import Row
-from canary.training.attach.process import TURN, leave, wait_for_the_end
+from canary.training.attach.process import TURN, leave, say, wait_for_the_end
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
-from canary.training.look import Look, no_look
+from canary.training.look import Look
 from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
-
-
-class Keeper:
-    """Stores the rows and the result of one loop. This one stores nothing: the loop is not the
-    first of its command, or not of the first rank."""
-
-    launch = 0
-
-    def __init__(self, stop_after: int | None) -> None:
-        """`stop_after`: steps after which recording ends; None for all steps."""
-        self.stop_after = stop_after
-
-    def begin(self, loop: Loop) -> Look:
-        """Begin the loop, and return its look."""
-        return no_look()
-
-    def profiler(self) -> StepProfiler | None:
-        """Return the profiler of some steps, or None. Called once, after `begin`."""
-        return None
-
-    def keep(self, row: Row) -> None:
-        """Store a step's row."""
-
-    def step_ended(self, collector: LoopCollector) -> None:
-        """A step has ended."""
-
-    def past_end(self, collector: LoopCollector) -> None:
-        """The loop goes on after `stop_after` steps."""
-
-    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
-        """The loop has ended, with or without an error."""
-        collector.detach()
 
 
 def process_started() -> float:
@@ -64,18 +32,25 @@ def is_failure(error: BaseException | None) -> bool:
     return error is not None and not (isinstance(error, SystemExit) and not error.code)
 
 
-class LaunchKeeper(Keeper):
-    """Stores a loop by the launch of its process."""
+class JobKeeper:
+    """Stores the rows and the result of one loop for the job of `canary exec`."""
+
+    written = False
+    """Whether the result is written."""
+    exits = False
+    """Whether the process itself ends."""
 
     def __init__(self, job: Job, training: TrainingLaunch) -> None:
-        super().__init__(job.stop_after)
         self.launch = job.launch
+        self.stop_after = job.stop_after
+        """Steps after which recording ends; None for all steps."""
         self._job = job
         self._training = training
         self._stack = contextlib.ExitStack()
 
     def begin(self, loop: Loop) -> Look:
         """Begin the loop, and return its look."""
+        set_up_torch(self._job)
         self._loop = loop
         if can_count_calls():
             self._training.calls = self._stack.enter_context(count_calls())
@@ -101,20 +76,6 @@ class LaunchKeeper(Keeper):
         result = self._training.finished(self._loop, self._loop.device)
         unmeasured = result.unmeasured | self._loop.unmeasured() | collector.unmeasured()
         return replace(result, unmeasured=unmeasured)
-
-
-class JobKeeper(LaunchKeeper):
-    """Stores a loop for the job of `canary exec`."""
-
-    written = False
-    """Whether the result is written."""
-    exits = False
-    """Whether the process itself ends."""
-
-    def begin(self, loop: Loop) -> Look:
-        """Begin the loop, and return its look."""
-        set_up_torch(self._job)
-        return super().begin(loop)
 
     def step_ended(self, collector: LoopCollector) -> None:
         """End a loop that is only looked at."""
@@ -146,18 +107,22 @@ class JobKeeper(LaunchKeeper):
             wait_for_the_end()
 
 
-def job_keeper() -> Keeper | None:
-    """Return the keeper of a loop under `canary exec`, None outside of it."""
+def job_keeper() -> JobKeeper | None:
+    """Return the keeper of a loop under `canary exec`; None outside of it, and for a later loop. If
+    the first loop was to be cut short, a later one ends the process."""
     file = os.environ.get(JOB)
     if file is None:
+        say("this loop is not recorded: start it with canary exec")
         return None
     TURN.take("canary.Recorder")
     try:
         job = Job.read(Path(file))
     except OSError:  # the run's folder was removed
-        return Keeper(None)
+        return None
     launch = claimed_launch(job, process_started())
     if launch is None:
-        return Keeper(job.stop_after)
+        if job.stop_after is not None:
+            leave("one training was recorded; the next one does not run")
+        return None
     launch.notes += TURN.notes
     return JobKeeper(job, launch)

@@ -17,14 +17,14 @@ from canary.training.exact.parameters import Gradients, rate_of
 from canary.training.recorder.loop import Loop
 
 if TYPE_CHECKING:
-    from canary.training.recorder.attached import Keeper
+    from canary.training.recorder.attached import JobKeeper
 
 
 class LoopCollector:
     """Collects the steps of one loop: a row each for its keeper, and exact signals during the look.
     The keeper begins with it."""
 
-    def __init__(self, loop: Loop, keeper: Keeper, *, driven: bool = False) -> None:
+    def __init__(self, loop: Loop, keeper: JobKeeper, *, driven: bool = False) -> None:
         """`driven`: the caller reports backwards and updates, so nothing of the loop is hooked."""
         self._driven = driven
         self.steps = 0

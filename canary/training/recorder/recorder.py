@@ -6,19 +6,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from canary.config.output import OUTPUT_DIR
-from canary.config.spans import LOOK_STEPS
-from canary.errors import UsageError, did_you_mean, nearest, replaced
-from canary.record.alert import Severity
+from canary.errors import UsageError, did_you_mean, nearest
 from canary.record.phases import PHASES
 from canary.training.anomaly.hooks import StopTraining
-from canary.training.collectors.distributed import this_rank
 from canary.training.collectors.steps import RunningStep
-from canary.training.recorder.attached import Keeper, job_keeper
+from canary.training.recorder.attached import JobKeeper, job_keeper
 from canary.training.recorder.collector import LoopCollector, scalar
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
 
@@ -106,9 +101,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class Recorder:
     """Records a loop: `with Recorder("my-loop", model=model, optimizer=optimizer) as recorder:`.
 
-    Alone it writes a run's folder in `output_dir`. The first `look_steps` steps are looked at
-    closely and left out of the speeds. Under `canary exec` it ignores `output_dir`,
-    `look_steps`, `max_steps`, `profiler` and `stop_on`: the command decides them.
+    It writes into the record of `canary exec`, which decides how many steps are recorded. Without
+    `canary exec` the loop runs as it is, and nothing is recorded.
 
     Args:
         name: of the canary; letters, digits, `.`, `_`, `-`.
@@ -120,17 +114,9 @@ class Recorder:
         tokenizer: for counts of special tokens and the vocabulary's hash.
         dataset: a datasets.Dataset, whose rows are hashed.
         config: the loop's settings; a changed setting can explain a change in learning.
-        output_dir: folder of run folders.
-        look_steps: number of first steps to look at closely, at most a third of `max_steps`, or 0.
-        max_steps: after these steps `done` is true and nothing more is recorded.
-        profiler: the section `profiler` of a config, such as `{"start_step": 20, "num_steps": 5}`;
-            these steps are profiled and left out of the speeds.
-        stop_on: an alert of this severity (`critical`, `high`, `medium`, `low`) or worse ends the
-            loop by raising `canary.anomaly.StopTraining`; the record's status is then `failed`.
 
     Raises:
-        UsageError: an argument is invalid; alone some only when the loop begins.
-        MachineError: the record cannot be written.
+        UsageError: an argument is invalid.
     """
 
     def __init__(
@@ -143,19 +129,7 @@ class Recorder:
         tokenizer: Any = None,
         dataset: Any = None,
         config: Mapping[str, Any] | None = None,
-        output_dir: str | Path = OUTPUT_DIR,
-        look_steps: int = LOOK_STEPS,
-        max_steps: int | None = None,
-        profiler: Mapping[str, Any] | None = None,
-        stop_on: Severity | None = None,
-        **unknown: Never,
     ) -> None:
-        for argument in unknown:
-            near = nearest(argument, type(self).__init__.__annotations__)
-            raise UsageError(
-                f"Recorder({argument}=...): unknown argument",
-                replaced(argument) or did_you_mean(near),
-            )
         if not NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} cannot be the name of a canary",
@@ -171,18 +145,9 @@ class Recorder:
             train_dataset=dataset,
             settings=dict(config or {}),
         )
-        self._given = {
-            "name": name,
-            "output_dir": str(output_dir),
-            "look_steps": look_steps,
-            "max_steps": max_steps,
-            "stop_on": stop_on,
-            **({} if profiler is None else {"profiler": {"enabled": True, **profiler}}),
-        }
-        self._keeper: Keeper | None = None
+        self._entered = False
+        self._keeper: JobKeeper | None = None
         self._collector: LoopCollector | None = None
-        self.folder: Path | None = None
-        """The run's folder, if the Recorder writes one."""
 
     @property
     def done(self) -> bool:
@@ -208,11 +173,14 @@ class Recorder:
         Raises:
             UsageError: called outside of `with Recorder(...)`.
         """
-        if self._collector is None or self._keeper is None:
+        if not self._entered:
             raise UsageError(
                 "recorder.step was called outside of its recorder's `with`",
                 "write: with Recorder(...) as recorder:",
             )
+        if self._collector is None or self._keeper is None:
+            yield Step(None)
+            return
         self._close_late_step(self._collector)
         if self.done:
             self._keeper.past_end(self._collector)
@@ -226,9 +194,11 @@ class Recorder:
                 self._collector.detach()
 
     def __enter__(self) -> Self:
-        self._keeper = job_keeper() or self._own_keeper()
-        self._collector = LoopCollector(self._loop, self._keeper)
-        self._collector.start()
+        self._entered = True
+        self._keeper = job_keeper()
+        if self._keeper is not None:
+            self._collector = LoopCollector(self._loop, self._keeper)
+            self._collector.start()
         return self
 
     def __exit__(
@@ -237,9 +207,10 @@ class Recorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._keeper is not None
-        assert self._collector is not None
+        self._entered = False
         collector, self._collector = self._collector, None
+        if collector is None or self._keeper is None:
+            return
         if error is None:
             try:
                 self._close_late_step(collector)
@@ -253,14 +224,3 @@ class Recorder:
         """Close a step whose optimizer stepped after its `recorder.step`."""
         if self._keeper is not None and collector.ended_outside():
             self._keeper.step_ended(collector)
-
-    def _own_keeper(self) -> Keeper:
-        # Imported here, because a user's Python may lack the packages that read records.
-        from canary.training.recorder.standalone import RecordKeeper, checked
-
-        config = checked(self._given)
-        if this_rank()[0]:
-            return Keeper(config.max_steps)
-        keeper = RecordKeeper(config)
-        self.folder = keeper.path
-        return keeper

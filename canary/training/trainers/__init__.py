@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from canary.config.trainers import TRAINERS
-from canary.errors import ConfigError
 from canary.protocol.spec import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -18,17 +16,10 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
 
     Raises ConfigError or InputError if the config, the model or the data cannot be used.
     """
-    row = spec.config.trainer
-    if not row.builder:
-        raise ConfigError(
-            f"no trainer for training_type '{spec.config.training_type}'",
-            f"known: {', '.join(TRAINERS)}",
-            key="training_type",
-        )
     # Imported here because it imports torch.
     from canary.training.trainers import speed
 
-    trainer: Trainer = importlib.import_module(row.builder).build(spec)
+    trainer: Trainer = importlib.import_module(spec.config.trainer.builder).build(spec)
     speed.apply(trainer, spec.config)
     return trainer
 

@@ -12,12 +12,11 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from canary import Recorder
-from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.profile import read_profile
 from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, run_config, settings
+from tests.unit.recording import Recording
 
 pytestmark = pytest.mark.train
 
@@ -97,14 +96,12 @@ def test_the_trace_opens_and_the_operators_are_those_that_the_look_counted(sft: 
     assert record.unmeasured["profiler.cuda_time_total_ms"] == NO_GPU
 
 
-def loop(folder: Path, steps: int, at: Callable[[int], None], **arguments: Any) -> Path:
-    """A loop of the user's own under the Recorder; `at` is called within each step."""
+def loop(folder: Path, steps: int, at: Callable[[int], None]) -> Recording:
+    """A recorded loop, profiled in steps 4 and 5; `at` is called within each step."""
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    recorder = Recorder(
-        "loop", model=model, optimizer=optimizer, output_dir=folder, look_steps=2, **arguments
-    )
-    with recorder:
+    made = Recording(folder, 2, profiled=(4, 2))
+    with made.of(model=model, optimizer=optimizer) as recorder:
         for number in range(1, steps + 1):
             with recorder.step({"x": torch.ones(2, 8)}) as step:
                 at(number)
@@ -113,8 +110,7 @@ def loop(folder: Path, steps: int, at: Callable[[int], None], **arguments: Any) 
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()
-    assert recorder.folder is not None
-    return recorder.folder
+    return made
 
 
 def test_the_recorder_profiles_a_loop_of_ones_own(tmp_path: Path) -> None:
@@ -122,8 +118,8 @@ def test_the_recorder_profiles_a_loop_of_ones_own(tmp_path: Path) -> None:
         if number == 4:
             torch.sort(torch.rand(64))
 
-    run = loop(tmp_path, 8, at, profiler={"start_step": 4, "num_steps": 2})
-    record = load_record(run)
+    made = loop(tmp_path, 8, at)
+    record, run = made.record(), made.run.path
     assert record.status == "completed"
     assert record.profiler.steps == [4, 5]
     assert flagged(list(read_rows(run / "steps.jsonl"))) == [4, 5, 6]
@@ -132,15 +128,14 @@ def test_the_recorder_profiles_a_loop_of_ones_own(tmp_path: Path) -> None:
     assert calls["aten::addmm"] == 2
     assert calls["aten::sort"] == 1
     assert len(traced(run, record)) > 10
-    assert record.config["profiler"]["start_step"] == 4
 
 
 def test_a_profiler_of_the_users_own_is_left_alone_and_named(tmp_path: Path) -> None:
     with profile(activities=[ProfilerActivity.CPU]) as own:
-        run = loop(tmp_path, 6, lambda _: None, profiler={"start_step": 4, "num_steps": 2})
+        made = loop(tmp_path, 6, lambda _: None)
     calls = {row.key: row.count for row in own.key_averages()}
     assert calls["aten::addmm"] == 7, "the look asks the model once more"
-    record = load_record(run)
+    record, run = made.record(), made.run.path
     assert record.status == "completed"
     assert record.unmeasured["profiler"] == "another profiler was already running in the training"
     assert not flagged(list(read_rows(run / "steps.jsonl")))

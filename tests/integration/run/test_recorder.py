@@ -1,13 +1,9 @@
-"""The Recorder in loops that train, alone and under `canary exec`."""
+"""The Recorder in loops that train."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from canary import Recorder
 from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
@@ -23,6 +18,7 @@ from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
 from tests.integration.conftest import canary
+from tests.unit.recording import Recording
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 pytestmark = pytest.mark.train
@@ -68,10 +64,8 @@ def train(
     model = Words()
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     generator = torch.Generator().manual_seed(1)
-    recorder = Recorder(
-        "words", model=model, optimizer=optimizer, output_dir=folder, config=settings
-    )
-    with recorder:
+    made = Recording(folder, 12)
+    with made.of("words", model=model, optimizer=optimizer, config=settings) as recorder:
         for _ in range(steps):
             for place in range(micro):
                 ids = torch.randint(3, 50, (4, 9), generator=generator)
@@ -91,8 +85,7 @@ def train(
                     optimizer.step()
                     optimizer.zero_grad()
                     step.log(reward=-loss.detach())
-    assert recorder.folder is not None
-    return load_record(recorder.folder)
+    return made.record()
 
 
 @pytest.fixture(scope="module")
@@ -194,39 +187,23 @@ def test_the_loop_trains_as_it_does_alone(clean: RunRecord) -> None:
     assert clean.stability.loss_values == losses
 
 
-def test_the_example_of_the_docs_leaves_a_complete_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = (EXAMPLES.parent / "docs" / "exec.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "exec.md", "exec"), {})
-    record = load_record(only_run(tmp_path / "canary_output"))
-    assert record.status == "completed"
-    assert len(record.stability.loss_values) == 30
-    assert record.exact["first_update"]["tensors_changed"] == 3
-    assert record.rl["reward"].count > 0
-
-
-def example(name: str, folder: Path, **variables: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, str(EXAMPLES / name)],
-        cwd=folder,
-        env=os.environ | variables,
-        stderr=subprocess.DEVNULL,
-    )
-
-
 def only_run(folder: Path) -> Path:
     (found,) = [path for path in folder.iterdir() if not path.name.startswith(".")]
     return found
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
-    folder = tmp_path_factory.mktemp("alone")
-    assert example("loop.py", folder, STEPS="16").wait(120) == 0
-    return load_record(only_run(folder / "canary_output"))
+def test_the_example_of_the_docs_leaves_a_complete_record(tmp_path: Path) -> None:
+    text = (EXAMPLES.parent / "docs" / "exec.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "loop.py").write_text(code)
+    words = ("-o", str(tmp_path / "out"), "--", sys.executable, "loop.py")
+    ended = canary("exec", *words, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    record = load_record(only_run(tmp_path / "out"))
+    assert record.status == "completed"
+    assert len(record.stability.loss_values) == 30
+    assert record.exact["first_update"]["tensors_changed"] == 3
+    assert record.rl["reward"].count > 0
 
 
 @pytest.fixture(scope="module")
@@ -236,29 +213,16 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ("--name", "given", "--max-steps", "36", "-o", str(folder / "out"))
     ended = canary("exec", *words, "--", sys.executable, str(EXAMPLES / "loop.py"), cwd=folder)
     assert ended.code == 0, ended.err
-    assert not (folder / "canary_output").exists()
     return only_run(folder / "out")
 
 
-def test_under_exec_the_loop_ends_after_max_steps(watched: Path, alone: RunRecord) -> None:
+def test_the_loop_ends_after_max_steps(watched: Path) -> None:
     record = load_record(watched)
     assert len(record.stability.loss_values) == 36
-    assert record.stability.loss_values[:16] == alone.stability.loss_values
     assert [launch.look_steps for launch in record.launches] == [12]
     assert record.config["trainer"] == "canary.Recorder"
     assert record.name == "given"
     assert record.perf.cpu_utilization_avg is not None
-
-
-def test_alone_and_under_exec_the_exact_signals_are_the_same(
-    watched: Path, alone: RunRecord
-) -> None:
-    exec_, own = load_record(watched).exact, alone.exact
-    for stage in ("data", "batches", "model", "first_loss", "first_gradient", "first_update"):
-        assert exec_[stage] == own[stage], stage
-    assert exec_["work"]["operators"] == own["work"]["operators"]
-    assert exec_["trajectory"] == own["trajectory"]
-    assert exec_["frozen"] == own["frozen"]
 
 
 def test_the_process_of_a_loop_that_goes_on_is_ended(tmp_path: Path) -> None:
@@ -283,60 +247,32 @@ def test_the_process_of_a_loop_that_goes_on_is_ended(tmp_path: Path) -> None:
     assert "whole loop" not in (run / "log.txt").read_text()
 
 
-def test_a_loop_that_was_killed_leaves_a_readable_record(tmp_path: Path) -> None:
-    process = example("loop.py", tmp_path, STEPS="400")
-    output = tmp_path / "canary_output"
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and process.poll() is None:
-        steps = next(iter(output.glob("*/steps.jsonl")), None)
-        if steps is not None and steps.read_bytes().count(b"\n") > 14:
-            break
-        time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    record = load_record(only_run(output))
-    assert record.status == "interrupted"
-    assert len(record.stability.loss_values) > 14
-    assert record.exact["first_loss"]["loss"] == record.stability.loss_values[0]
-    assert all(launch.status != "running" for launch in record.launches)
-
-
-OUTSIDE = """
-import sys, torch
-from canary import Recorder
-torch.manual_seed(0)
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
-with Recorder("outside", model=model, optimizer=optimizer, output_dir=sys.argv[2], look_steps=4,
-              config={"HF_TOKEN": "hidden", "nested": {"api_key": "hidden too", "depth": 2}},
-              ) as recorder:
-    for number in range(12):
-        batch = torch.full((3, 4), 1.0 + number)
-        with recorder.step({"x": batch}) as step:
-            loss = model(batch).square().mean()
-            step.loss(loss)
-            with step.phase("backward"):
-                loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-"""
+def outside(folder: Path, rate: float) -> RunRecord:
+    """A loop whose optimizer steps behind its `recorder.step`."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    made = Recording(folder, 4)
+    secret = {"HF_TOKEN": "hidden", "nested": {"api_key": "hidden too", "depth": 2}}
+    with made.of(model=model, optimizer=optimizer, config=secret) as recorder:
+        for number in range(12):
+            batch = torch.full((3, 4), 1.0 + number)
+            with recorder.step({"x": batch}) as step:
+                loss = model(batch).square().mean()
+                step.loss(loss)
+                with step.phase("backward"):
+                    loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    record = made.record()
+    rows = list(read_rows(made.run.steps))
+    assert [row["samples"] for row in rows] == [3] * 12
+    assert all(len(row["micro_losses"]) == 1 for row in rows)
+    assert "hidden" not in (made.run.path / "metrics.json").read_text()
+    return record
 
 
 def test_an_optimizer_that_steps_behind_its_step_belongs_to_it(tmp_path: Path) -> None:
-    records = []
-    for rate in ("1e-3", "2e-3"):
-        out = tmp_path / rate
-        done = subprocess.run(
-            [sys.executable, "-c", OUTSIDE, rate, str(out)], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        folder = next(out.iterdir())
-        rows = list(read_rows(folder / "steps.jsonl"))
-        assert [row["samples"] for row in rows] == [3] * 12
-        assert all(len(row["micro_losses"]) == 1 for row in rows)
-        assert "hidden" not in (folder / "metrics.json").read_text()
-        assert "hidden" not in (folder / "config.yaml").read_text()
-        records.append(load_record(folder))
-    found = compare_to_baseline(records[1], records[0])
+    found = compare_to_baseline(outside(tmp_path, 2e-3), outside(tmp_path, 1e-3))
     assert found.first_difference is not None
     assert found.first_difference.stage == "first_update"

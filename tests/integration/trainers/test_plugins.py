@@ -1,4 +1,4 @@
-"""Code of the user's own in real trainings: rewards, text, batches, callbacks, model, trainer."""
+"""Code of the user's own in real trainings: rewards, batches, callbacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 
 from canary.errors import ConfigError
 from canary.training.trainers import build_trainer
-from tests.integration.conftest import STEPS, run_config, settings
 from tests.integration.trainers.test_workload import logged, make_spec, write_jsonl
 
 pytestmark = pytest.mark.train
@@ -56,35 +55,6 @@ def make_callback():
 
 READY = Counts()
 
-def small_model(spec):
-    shape = LlamaConfig(
-        vocab_size=2048, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=256,
-    )
-    return LlamaForCausalLM(shape)
-
-class Squares(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(3))
-
-    def forward(self, x, labels):
-        return {"loss": ((x * self.weight).sum(-1) - labels).pow(2).mean()}
-
-def make_trainer(spec, steps=None):
-    rows = [{"x": [float(n), 1.0, 2.0], "labels": float(n)} for n in range(64)]
-    arguments = TrainingArguments(
-        output_dir=str(spec.scratch_dir), max_steps=steps or spec.max_steps, report_to="none",
-        per_device_train_batch_size=spec.config.batch_size, use_cpu=True, save_strategy="no",
-        seed=spec.config.seed,
-    )
-    return Trainer(model=Squares(), args=arguments, train_dataset=rows)
-
-def makes_too_many_steps(spec):
-    return make_trainer(spec, 77)
-
-def no_trainer(spec):
-    return small_model(spec)
 """
 
 
@@ -140,29 +110,6 @@ def test_a_collator_of_the_users_own_makes_the_batches(tmp_path: Path) -> None:
 def test_callbacks_are_called(tmp_path: Path, name: str) -> None:
     build_trainer(make_spec(tmp_path, "sft", callbacks=(f"own_code:{name}",))).train()
     assert seen() == ["init", 1, 2, 3]
-
-
-def custom(tmp_path: Path, name: str) -> Any:
-    return make_spec(tmp_path, "custom", trainer_factory=f"own_code:{name}")
-
-
-def test_what_is_no_trainer_or_runs_other_steps_is_refused(tmp_path: Path) -> None:
-    text = refusal(tmp_path, "custom", trainer_factory="own_code:no_trainer")
-    assert "returned a LlamaForCausalLM instead of a transformers.Trainer" in text
-    text = refusal(tmp_path, "custom", trainer_factory="own_code:makes_too_many_steps")
-    assert "max_steps 77, but the canary runs 3" in text
-
-
-def test_a_trainer_of_the_users_own_gives_a_whole_record(tmp_path: Path) -> None:
-    values = settings("custom", trainer_factory="own_code:make_trainer")
-    done = run_config(tmp_path, values)
-    assert done.code == 0, done.err + done.log()
-    record = done.record()
-    assert record.status == "completed"
-    assert record.exact["model"]["parameters"] == 3
-    assert len(record.stability.loss_values) == STEPS
-    assert record.config["trainer_factory"] == "own_code:make_trainer"
-    assert record.phases["forward"] > 0
 
 
 def test_vllm_where_it_is_not_installed_is_one_clear_line(tmp_path: Path) -> None:

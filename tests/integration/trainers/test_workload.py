@@ -33,7 +33,6 @@ TRAINER_FIELDS: dict[str, dict[str, Any]] = {
     "orpo": {"max_length": 96, "beta": 0.1},
     "cpo": {"max_length": 96, "beta": 0.1},
     "ppo": {"max_new_tokens": 8, "temperature": 1.0, "ppo": {}},
-    "custom": {},
 }
 GROUPS = ("grpo", "rloo")
 CONVERSATION = "\n\nHuman: {q}\n\nAssistant: {a}"

@@ -11,7 +11,7 @@ from canary.config.load import SECTIONS, load_config
 from canary.config.render import show_text
 from canary.config.schema import CanaryConfig
 from canary.config.sections import SpeedConfig
-from canary.config.trainers import OWN_KEYS, TRAINERS, USERS_OWN, users_of
+from canary.config.trainers import OWN_KEYS, TRAINERS, users_of
 from canary.errors import ConfigError
 from tests.contract.tables import keys_table
 
@@ -67,11 +67,7 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         ("trainer_args: &a\n  x: *a\n", "@:1 nests more than 32 levels (flatten it; an anchor"),
         ("training_type: sft\nbeta: 0.1\n", "beta in @:2 is not used by training_type sft (remove"),
-        ("training_type: custom\n", "training_type in @:1 custom has no trainer_factory (set"),
-        (
-            "trainer_factory: make_trainer\n",
-            "trainer_factory in @:1: input has an unknown form, got",
-        ),
+        ("data_collator: collate\n", "data_collator in @:1: input has an unknown form, got"),
         ("training_type: kto\nbatch_size: 1\n", "batch_size in @:2 is 1, but KTO estimates its KL"),
         ("lora_r: 4\n", "lora_r in @:1 has no effect without adapters (set use_peft: true, or"),
         ("use_peft: true\nload_in_4bit: true\nload_in_8bit: true\n", "load_in_4bit in @:2 and"),
@@ -187,8 +183,8 @@ def test_every_field_is_described_and_tables_name_known_fields() -> None:
         assert field.description, key
         assert f"`{key}`" in keys_table() or key in SECTIONS
     dotted = {f"speed.{key}" for key in SpeedConfig.model_fields}
-    for row in (TRAINERS | USERS_OWN).values():
-        assert row.uses | row.reads | row.defaults.keys() <= {*CanaryConfig.model_fields, *dotted}
+    for row in TRAINERS.values():
+        assert row.uses | row.defaults.keys() <= {*CanaryConfig.model_fields, *dotted}
     assert set(OWN_KEYS.values()) <= set(CanaryConfig.model_fields)
 
 

@@ -26,11 +26,6 @@ REFUSED = [
     ("training_type: kto\n" + BUCKETED, "speed.lengths", "would change what kto learns"),
     (SFT + FIXED + "data_collator: 'own:collate'", "speed.lengths", "conflicts with data_collator"),
     (GRPO + FIXED, "speed.lengths", "not used by"),
-    (
-        "training_type: custom\ntrainer_factory: 'own:build'\n" + FUSED,
-        "speed.optimizer",
-        "not used by training_type custom",
-    ),
     ("attn_implementation: flash_atention_2", "attn_implementation", "attn_implementation"),
 ]
 

@@ -17,7 +17,6 @@ import torch
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from canary import Recorder
 from canary.config.spans import look_steps, warmup_steps
 from canary.protocol.job import JOB, Job
 from canary.record.folder import load_record
@@ -27,6 +26,7 @@ from canary.training.exact.operators import LiveTensors, WorkCounter, _Counting
 from canary.training.exact.parameters import Gradients, UpdateCapture
 from canary.training.exact.signals import ExactSignals
 from canary.training.launch import TrainingLaunch
+from tests.unit.recording import Recording
 
 STEPS = 14
 OF_A_LOOK = (ExactSignals, Gradients, UpdateCapture, WorkCounter, LiveTensors, _Counting)
@@ -83,16 +83,13 @@ class Ended(Exception):
     """Ends a training in the middle of a step."""
 
 
-def by_recorder(
-    folder: Path, looked: int, measure: Measure, steps: int = STEPS, **more: Any
-) -> list[bool]:
+def by_recorder(folder: Path, looked: int, measure: Measure, steps: int = STEPS) -> list[bool]:
     """Train with a Recorder; `measure` is called inside each step."""
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.AdamW(model.parameters())
-    parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "look_steps": looked}
-    recorder = Recorder("loop", output_dir=folder / "runs", **parts, **more)
-    with recorder:
+    made = Recording(folder / "runs", looked)
+    with made.of(model=model, optimizer=optimizer) as recorder:
         for _ in range(steps):
             with recorder.step({"x": torch.ones(2, 4)}) as step:
                 loss = model(torch.ones(2, 4)).square().mean()
@@ -102,9 +99,8 @@ def by_recorder(
                 measure(model, optimizer)
                 optimizer.step()
                 optimizer.zero_grad()
-    assert recorder.folder is not None
-    load_record(recorder.folder)
-    return flags(recorder.folder / "steps.jsonl")
+    made.record()
+    return flags(made.run.steps)
 
 
 def by_trainer(
@@ -183,7 +179,7 @@ def test_a_step_after_the_look_is_one_of_a_training_without(loop: Loop, tmp_path
 def test_rows_of_the_look_are_flagged_and_a_short_training_has_a_third(tmp_path: Path) -> None:
     def pass_by(*_: Any) -> None: ...
 
-    short = by_recorder(tmp_path / "short", 12, pass_by, steps=7, max_steps=7)
+    short = by_trainer(tmp_path / "short", 12, pass_by, steps=7)
     assert short == [True] * 2 + [False] * 5
     assert by_trainer(tmp_path / "one", 1, pass_by, steps=4) == [True] + [False] * 3
 

@@ -12,10 +12,9 @@ import pytest
 import torch
 from transformers import BatchEncoding
 
-from canary import Recorder
-from canary.record.folder import load_record
 from canary.training.collectors.batches import count_tokens, describe_batch, parts
 from canary.training.collectors.named import Named, named, with_nested
+from tests.unit.recording import Recording
 
 IDS = [[5, 6, 7], [8, 9, 10]]
 RAGGED = [[5, 6, 7], [8]]
@@ -219,15 +218,14 @@ def test_a_batch_of_tensors_alone_is_what_it_was() -> None:
     assert named((torch.ones(2, 3), torch.tensor([1, 0]))).keys() == {"0", "1"}
 
 
-def test_a_loop_records_its_nested_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("_RLHF_CANARY_JOB", raising=False)
-    with Recorder("nested", output_dir=tmp_path, look_steps=2) as recorder:
+def test_a_loop_records_its_nested_lists(tmp_path: Path) -> None:
+    made = Recording(tmp_path, 2)
+    with made.of() as recorder:
         for number in range(3):
             batch = {"chosen": {"input_ids": [[number, 1], [2]]}, "rejected": {"input_ids": IDS}}
             with recorder.step(batch) as step:
                 step.loss(1.0)
-    assert recorder.folder is not None
-    record = load_record(recorder.folder)
+    record = made.record()
     hashes = [micro["sha256"] for step in record.exact["batches"] for micro in step]
     assert len(set(hashes)) == 2
     assert record.tokens["input_tokens"] == 3 * 9
@@ -237,16 +235,13 @@ def test_a_loop_records_its_nested_lists(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("batch", "words"), [(object(), "neither numbers nor text"), (None, "no batch")]
 )
-def test_a_loop_without_readable_batches_says_so(
-    batch: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("_RLHF_CANARY_JOB", raising=False)
-    with Recorder("opaque", output_dir=tmp_path, look_steps=2) as recorder:
+def test_a_loop_without_readable_batches_says_so(batch: Any, words: str, tmp_path: Path) -> None:
+    made = Recording(tmp_path, 2)
+    with made.of() as recorder:
         for _ in range(3):
             with recorder.step(batch) as step:
                 step.loss(1.0)
-    assert recorder.folder is not None
-    record = load_record(recorder.folder)
+    record = made.record()
     assert "batches" not in record.exact
     assert words in record.unmeasured["exact.batches"]
 

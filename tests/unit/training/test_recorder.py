@@ -19,18 +19,18 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from canary import Recorder
 from canary.compare.rules import answers
-from canary.errors import MachineError, UsageError
+from canary.errors import UsageError
 from canary.protocol.job import Job, Result
-from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.profile import Window
 from canary.training.recorder.attached import JobKeeper
+from tests.unit.recording import Recording
 
 LOOP = """
 import sys
 sys.modules.update(dict.fromkeys({blocked!r}))
 from canary import Recorder
-with Recorder("loop", output_dir={folder!r}) as recorder:
+with Recorder("loop") as recorder:
     for number in range(4):
         with recorder.step({{"x": [number]}}) as step:
             step.loss(number)
@@ -39,28 +39,9 @@ TRAINING_STACK = ("transformers", "trl", "peft", "datasets", "accelerate")
 OF_THE_COMMAND_LINE = ("pydantic", "yaml", "rich", "typer", "jinja2", "scipy")
 
 
-def bare(folder: Path, look_steps: int = 0, **arguments: Any) -> Recorder:
-    """A Recorder without a look, which walks through all objects of this large process."""
-    return Recorder("loop", output_dir=folder, look_steps=look_steps, **arguments)
-
-
-@pytest.fixture(autouse=True)
-def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_RLHF_CANARY_JOB", "RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def test_importing_canary_loads_no_torch() -> None:
     code = "import sys, canary; sys.exit('torch' in sys.modules or 'pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-@pytest.mark.slow
-def test_alone_it_needs_torch_and_nothing_else_that_trains(tmp_path: Path) -> None:
-    code = LOOP.format(blocked=TRAINING_STACK, folder=str(tmp_path))
-    subprocess.run([sys.executable, "-c", code], check=True)
-    (run,) = tmp_path.iterdir()
-    assert load_record(run).stability.loss_values == [0.0, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.slow
@@ -84,7 +65,7 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path) -> None
     )
     job.write(tmp_path / "job.json")
     blocked = (*TRAINING_STACK, *OF_THE_COMMAND_LINE)
-    code = LOOP.format(blocked=blocked, folder=str(tmp_path / "none"))
+    code = LOOP.format(blocked=blocked)
     environment = os.environ | {"_RLHF_CANARY_JOB": str(tmp_path / "job.json")}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     result = Result.read(Path(files["result"]))
@@ -92,7 +73,6 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path) -> None
     assert result.status == "completed"
     assert [row["loss"] for row in read_rows(Path(files["rows"]))] == [0.0, 1.0, 2.0]
     assert result.exact["steps"] == 2
-    assert not (tmp_path / "none").exists()
     assert (tmp_path / "operators.json").exists()
 
 
@@ -100,39 +80,29 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path) -> None
     ("arguments", "words"),
     [
         ({"name": "a loop"}, "'a loop' cannot be the name"),
-        ({"look_steps": -1}, "look_steps in Recorder: input should be greater than or equal to 0"),
-        ({"stop_on": "fatal"}, "stop_on in Recorder: input should be"),
-        ({"probe_steps": 4}, "Recorder(probe_steps=...): unknown argument (write `look_steps`"),
-        ({"max_step": 4}, "unknown argument (did you mean 'max_steps'?)"),
         ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
         ({"optimizer": 3}, "takes torch optimizers, got int"),
         ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),
-        ({"profiler": {"start": 3}}, "did you mean 'profiler.start_step'?"),
-        ({"profiler": {"start_step": 12}}, "(12) is in the look, the first 12 steps"),
-        (
-            {"profiler": {"start_step": 19, "num_steps": 3}, "max_steps": 20},
-            "ends at step 21, after max_steps (20)",
-        ),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=r".") as caught:
-        Recorder(**{"name": "loop"} | arguments).__enter__()
+        Recorder(**{"name": "loop"} | arguments)
     assert words in str(caught.value)
 
 
 def test_a_misspelt_phase_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     with (
         pytest.raises(UsageError, match="did you mean 'forward'"),
-        bare(tmp_path) as recorder,
+        Recording(tmp_path).of() as recorder,
         recorder.step() as step,
         step.phase("foward"),
     ):
         pass
 
 
-def test_a_step_outside_of_the_recorder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="with Recorder"), bare(tmp_path).step():
+def test_a_step_outside_of_the_recorder_is_refused() -> None:
+    with pytest.raises(UsageError, match="with Recorder"), Recorder("loop").step():
         pass
 
 
@@ -140,25 +110,33 @@ def test_a_step_outside_of_the_recorder_is_refused(tmp_path: Path) -> None:
 def test_a_loss_that_is_not_one_number_is_refused(tmp_path: Path, value: Any) -> None:
     with (
         pytest.raises(UsageError, match=r"step\.loss takes one number"),
-        bare(tmp_path) as recorder,
+        Recording(tmp_path).of() as recorder,
         recorder.step() as step,
     ):
         step.loss(value)
 
 
-def test_a_folder_that_cannot_be_made_is_said_before_the_loop(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(MachineError, match="Not a directory"),
-        bare(tmp_path / "file"),
-    ):
-        pass
+def test_without_canary_exec_the_loop_runs_and_nothing_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Recorder("loop") as recorder:
+        for number in recorder.batches(range(3)):
+            with recorder.step([number]) as step, step.phase("forward"):
+                step.loss(1.0)
+                step.log(reward=2.0)
+    assert number == 2
+    assert not list(tmp_path.iterdir())
+    assert (
+        capsys.readouterr().err.count("this loop is not recorded: start it with canary exec") == 1
+    )
 
 
 def test_scalars_of_any_framework_and_no_model(tmp_path: Path) -> None:
     """numpy's and Python's numbers, arrays as batches: what can be had is recorded, and the rest
     is named with its reason."""
-    with bare(tmp_path, look_steps=2) as recorder:
+    made = Recording(tmp_path, 2)
+    with made.of() as recorder:
         for number in range(5):
             with recorder.step({"x": np.full((3, 2), float(number))}) as step:
                 with step.phase("forward"):
@@ -168,8 +146,7 @@ def test_scalars_of_any_framework_and_no_model(tmp_path: Path) -> None:
                 step.log(reward=number + 1)
                 step.learning_rate(0.1)
                 step.tokens(input=7)
-    assert recorder.folder is not None
-    record = load_record(recorder.folder)
+    record = made.record()
     assert record.status == "completed"
     assert record.stability.loss_values == [2.5, 1.5, 0.5, -0.5, -1.5]
     assert record.exact["first_loss"]["loss"] == 2.5
@@ -201,10 +178,10 @@ class OutOfMemoryError(RuntimeError):
 def test_what_ends_the_loop_is_in_the_record_and_raised_on(
     tmp_path: Path, error: BaseException, status: str, look_steps: int
 ) -> None:
-    recorder = bare(tmp_path, look_steps)
+    made = Recording(tmp_path, look_steps)
 
     def loop() -> None:
-        with recorder:
+        with made.of() as recorder:
             with recorder.step() as step:
                 step.loss(1.0)
             with recorder.step():
@@ -212,8 +189,7 @@ def test_what_ends_the_loop_is_in_the_record_and_raised_on(
 
     with pytest.raises(type(error)):
         loop()
-    assert recorder.folder is not None
-    record = load_record(recorder.folder)
+    record = made.record()
     assert record.status == status
     assert record.stability.loss_values == [1.0]
     assert {launch.status for launch in record.launches} <= {status, "completed"}
@@ -221,69 +197,56 @@ def test_what_ends_the_loop_is_in_the_record_and_raised_on(
         assert type(error).__name__ in (record.reason or "")
 
 
-def test_a_disk_that_fills_up_ends_the_record_and_not_the_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from canary.protocol.job import StepFile
+def test_past_the_last_step_the_process_ends(tmp_path: Path) -> None:
+    made = Recording(tmp_path, max_steps=3)
+    seen: list[Any] = []
 
-    def full(self: StepFile, row: dict[str, Any]) -> None:
-        raise OSError(28, "No space left on device", "steps.jsonl")
+    def loop() -> None:
+        with made.of() as recorder:
+            for number in range(5):
+                assert recorder.done == (number == 3)
+                if recorder.done:
+                    seen.extend(recorder.batches([[1], [2]]))
+                with recorder.step() as step:
+                    step.loss(number)
 
-    with bare(tmp_path) as recorder:
-        with recorder.step() as step:
-            step.loss(1.0)
-        monkeypatch.setattr(StepFile, "append", full)
-        for _ in range(3):
-            with recorder.step() as step:
-                step.loss(1.0)
-    assert capsys.readouterr().err.count("recording stops here") == 1
-    assert recorder.folder is not None
-    record = load_record(recorder.folder)
-    assert (record.status, record.stability.loss_values) == ("failed", [1.0])
-    assert "no space left" in (record.reason or "")
-
-
-def test_past_the_last_step_nothing_is_recorded_and_the_loop_may_go_on(tmp_path: Path) -> None:
-    with bare(tmp_path, max_steps=3) as recorder:
-        seen = list(recorder.batches([[1], [2]]))
-        for number in range(5):
-            assert recorder.done == (number >= 3)
-            with recorder.step() as step:
-                step.loss(number)
-        assert list(recorder.batches(iter([[1], [2]]))) == []
-    assert seen == [[1], [2]]
-    assert recorder.folder is not None
-    assert load_record(recorder.folder).stability.loss_values == [0.0, 1.0, 2.0]
+    with pytest.raises(SystemExit) as ended:
+        loop()
+    assert (ended.value.code, seen) == (0, [])
+    assert made.record().stability.loss_values == [0.0, 1.0, 2.0]
 
 
 def test_settings_that_are_secret_are_not_kept(tmp_path: Path) -> None:
     config = {"hub_token": "hf_x", "wandb_api_key": "k", "learning_rate": 0.1, "warm": [1, 2]}
-    recorder = bare(tmp_path, config=config)
-    with recorder:
-        pass
-    assert recorder.folder is not None
-    record = load_record(recorder.folder)
+    made = Recording(tmp_path)
+    with made.of(config=config) as recorder, recorder.step() as step:
+        step.loss(1.0)
+    record = made.record()
     assert record.config["learning_rate"] == 0.1
     assert record.config["trainer_args"] == {"warm": [1, 2]}
     text = json.dumps(record.model_dump(mode="json"))
     assert "hf_x" not in text
+
+
+def test_a_loop_without_a_step_has_failed(tmp_path: Path) -> None:
+    made = Recording(tmp_path)
+    with made.of():
+        pass
+    record = made.record()
     assert (record.status, record.reason) == ("failed", "the Recorder saw no step")
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_steps": 2}])
-def test_nothing_is_counted_after_a_failure_or_the_last_step(
-    tmp_path: Path, limits: dict[str, int]
-) -> None:
+def test_nothing_is_counted_after_a_failure(tmp_path: Path) -> None:
     """Step 3 is the one whose operators are counted."""
-    recorder = bare(tmp_path, 12, **limits)
+    made = Recording(tmp_path, 12)
 
     def loop() -> None:
-        with recorder:
+        with made.of() as recorder:
             for number in range(3):
                 with recorder.step() as step:
                     step.loss(1.0)
                     if number == 2:
-                        assert (_get_current_dispatch_mode() is None) == bool(limits)
+                        assert _get_current_dispatch_mode() is not None
                         raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
@@ -293,18 +256,18 @@ def test_nothing_is_counted_after_a_failure_or_the_last_step(
 
 
 @pytest.mark.parametrize("empties", [True, False])
-def test_alone_it_watches_for_the_rules(tmp_path: Path, empties: bool) -> None:
+def test_it_watches_for_the_rules(tmp_path: Path, empties: bool) -> None:
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with bare(tmp_path, 12, model=model, optimizer=optimizer) as recorder:
+    made = Recording(tmp_path, 12)
+    with made.of(model=model, optimizer=optimizer) as recorder:
         for _ in range(12):
             with recorder.step():
                 model(torch.ones(2, 4)).square().mean().backward()
                 optimizer.step()
                 if empties:
                     optimizer.zero_grad()
-    assert recorder.folder is not None
-    said = {rule.id: found.status for rule, found in answers(load_record(recorder.folder))}
+    said = {rule.id: found.status for rule, found in answers(made.record())}
     assert said["optimizer_holds_trainable"] == "holds"
     assert said["gradients_start_empty"] == ("holds" if empties else "broken")
 

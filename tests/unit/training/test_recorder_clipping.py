@@ -11,22 +11,15 @@ import pytest
 import torch
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from canary import Recorder
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from tests.unit.comparing import plain
+from tests.unit.recording import Recording
 
 pytestmark = pytest.mark.train
 
 Clip = Callable[[list[torch.nn.Parameter]], Any]
-
-
-@pytest.fixture(autouse=True)
-def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_RLHF_CANARY_JOB", "RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def by_norm(most: float) -> Clip:
@@ -68,10 +61,8 @@ def train(
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     kind = torch.optim.AdamW if adam else torch.optim.SGD
     optimizer = kind(model.parameters(), lr=1e-4)
-    recorder = Recorder(
-        "clipped", model=model, optimizer=optimizer, output_dir=folder, config=config, look_steps=6
-    )
-    with recorder:
+    made = Recording(folder, 6)
+    with made.of("clipped", model=model, optimizer=optimizer, config=config) as recorder:
         for number in range(20):
             inputs = torch.randn(4, 6)
             size = 0.02 * 3.0 ** min(number, 6) if growing else 3.0
@@ -85,8 +76,7 @@ def train(
                     step.grad_norm(norm)
                 optimizer.step()
                 optimizer.zero_grad()
-    assert recorder.folder is not None
-    return load_record(recorder.folder)
+    return made.record()
 
 
 def compared(current: RunRecord, baseline: RunRecord) -> Comparison:

@@ -9,13 +9,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from canary import Recorder
 from canary.anomaly import Alert, StopTraining, profiler_registry
 from canary.cli import app
 from canary.errors import ConfigError
-from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.training.anomaly.advanced import RunDetectors
+from tests.unit.recording import Recording
 
 
 def row(step: int, loss: float = 1.0, **more: Any) -> Any:
@@ -88,16 +87,10 @@ def test_a_severity_that_is_none_is_refused_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_RLHF_CANARY_JOB", "RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def recorded(folder: Path, stop_on: Any, bad: int = 6) -> int:
+def recorded(made: Recording, bad: int = 6) -> int:
     """Steps that a recorded loop began."""
     begun = 0
-    with Recorder("loop", output_dir=folder, look_steps=2, stop_on=stop_on) as recorder:
+    with made.of() as recorder:
         for number in range(1, 13):
             with recorder.step({"x": torch.full((2, 2), number)}) as step:
                 begun = number
@@ -105,26 +98,24 @@ def recorded(folder: Path, stop_on: Any, bad: int = 6) -> int:
     return begun
 
 
-def test_a_recorder_keeps_alerts_and_goes_on(tmp_path: Path, loop: None) -> None:
-    assert recorded(tmp_path, None) == 12
-    (run,) = tmp_path.iterdir()
-    record = load_record(run)
+def test_a_recorder_keeps_alerts_and_goes_on(tmp_path: Path) -> None:
+    made = Recording(tmp_path, 2)
+    assert recorded(made) == 12
+    record = made.record()
     assert record.status == "completed"
     (alert,) = record.alerts
     assert (alert["type"], alert["step"]) == ("loss_not_finite", 6)
     assert record.alert_summary is not None
     assert record.alert_summary.total == 1
-    assert len(list(read_rows(run / "alerts.jsonl"))) == 1
+    assert len(list(read_rows(made.run.path / "alerts.jsonl"))) == 1
 
 
 @pytest.mark.parametrize("bad", [6, 12])
-def test_a_recorder_stops_its_loop_and_the_record_has_failed(
-    tmp_path: Path, loop: None, bad: int
-) -> None:
+def test_a_recorder_stops_its_loop_and_the_record_has_failed(tmp_path: Path, bad: int) -> None:
+    made = Recording(tmp_path, 2, stop_on="critical")
     with pytest.raises(StopTraining, match=f"stopped at step {bad}"):
-        recorded(tmp_path, "critical", bad)
-    (run,) = tmp_path.iterdir()
-    record = load_record(run)
+        recorded(made, bad)
+    record = made.record()
     assert record.status == "failed"
     assert f"stopped at step {bad} by loss_not_finite" in str(record.reason)
     assert len(record.stability.loss_values) == bad
