@@ -48,6 +48,7 @@ from canary.machine.packages import package_versions
 from canary.record import jsonio
 from canary.report.pages import compared_in, leave_report
 from canary.report.render import FORMATS, write_text, written
+from canary.runner.warm import warm_starts
 
 DIGITS = 8
 """Of the digest in the name of the default folder."""
@@ -87,6 +88,7 @@ class Request:
                 )
 
 
+@warm_starts()
 def run_bisect(request: Request, say: Callable[[str], None]) -> Answered:
     """Find what made it worse. The answer is also left in the output folder.
 

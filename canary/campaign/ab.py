@@ -41,6 +41,7 @@ from canary.config.samples import shipped
 from canary.config.source import no_config
 from canary.errors import ConfigError, UsageError, counted
 from canary.record.types import RunRecord
+from canary.runner.warm import warm_starts
 
 AUTO = "auto"
 ONLY_LOOK = "exact=true"
@@ -102,6 +103,7 @@ class AbRequest:
         return (*self.settings, ONLY_LOOK) if self.exact else self.settings
 
 
+@warm_starts()
 def run_ab(
     request: AbRequest,
     say: Callable[[str], None],

@@ -21,6 +21,7 @@ from canary.config.load import LoadedConfig
 from canary.errors import InputError, UsageError, counted, writing
 from canary.record.types import RunRecord
 from canary.report.inline import Inline
+from canary.runner.warm import warm_starts
 
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
@@ -62,6 +63,7 @@ class Calibration:
         return shown._repr_html_()
 
 
+@warm_starts()
 def calibrate(
     loaded: LoadedConfig,
     runs: int,

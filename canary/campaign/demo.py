@@ -20,6 +20,7 @@ from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.machine.scratch import remove_left_scratches
 from canary.record.end_loss import END_LOSS
 from canary.record.types import RunRecord
 from canary.report.lines import wrapped
@@ -66,6 +67,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
         MachineError: a run left no record.
     """
     require_training_stack()
+    remove_left_scratches()
     folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
     claimed(folder)
     project = folder / PROJECT

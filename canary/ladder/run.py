@@ -20,6 +20,7 @@ from canary.ladder.switches import LEVELS, SWITCHES, Job, Level, Switch, this_ma
 from canary.ladder.timing import Arm, bottleneck_of, problem_of, ratio_of, time_rounds
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
+from canary.runner.warm import warm_starts
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class LadderRequest:
         return tuple(one for one in LEVELS if one in {"baseline", *(names or LEVELS)})
 
 
+@warm_starts()
 def run(
     request: LadderRequest,
     say: Callable[[str], None],

@@ -23,12 +23,11 @@ PREFIX = "canary-"
 
 def new_scratch(name: str, repository: Path | None = None) -> Path:
     """Return a new folder in the temporary folder, locked until this process ends. What killed
-    processes left there, or in another temporary folder of the repository, is removed first.
+    processes left of the repository, in any temporary folder, is removed first.
 
     Raises:
         OSError: it cannot be made.
     """
-    _remove_left(Path(tempfile.gettempdir()).resolve().iterdir())
     if repository is not None:
         _remove_left(above for tree in _worktrees(repository) for above in tree.parents)
     scratch = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-")).resolve()
@@ -52,6 +51,12 @@ def remove_scratch(scratch: Path, repository: Path | None = None) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
     if repository is not None:
         _git(repository, "prune")
+
+
+def remove_left_scratches() -> None:
+    """Remove the scratch folders of this user's processes that were killed."""
+    with contextlib.suppress(OSError):
+        _remove_left(Path(tempfile.gettempdir()).resolve().iterdir())
 
 
 def _remove_left(folders: Iterable[Path]) -> None:

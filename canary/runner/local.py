@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +20,7 @@ from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
 from canary.runner.exec.streams import log_only
 from canary.runner.processes import RankProcesses, death_words
-
-Child = subprocess.Popen[bytes]
+from canary.runner.warm import Child, warm_child, without_warm_start
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -74,7 +72,12 @@ class LocalRunner:
         tail = StepTail(Path(job.rows_file))
         watch = RankProcesses(job, self._log)
         started = time.monotonic()
-        with self._child(job, job_file) as child:
+
+        def waiting() -> bool:
+            listener.waiting()
+            return time.monotonic() < deadline
+
+        with self._child(job, job_file, waiting) as child:
             if self._on_start is not None:
                 self._on_start(child.pid)
             try:
@@ -90,9 +93,16 @@ class LocalRunner:
         return _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
 
     @contextlib.contextmanager
-    def _child(self, job: Job, job_file: Path) -> Iterator[Child]:
+    def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
         """Yield the started process; close its files at the end."""
-        environment = self._environment | {PARENT: str(os.getpid())}
+        environment = without_warm_start(self._environment) | {PARENT: str(os.getpid())}
+        if self._command == WORKER:
+            with self._log.open("ab") as log:
+                warm = warm_child(job_file, environment, log, waiting)
+            if warm is not None:
+                with contextlib.closing(warm):
+                    yield warm
+                return
         words = [*self._command, str(job_file)]
         with log_only(words, environment, self._log) as child:
             yield child

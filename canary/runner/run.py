@@ -36,6 +36,7 @@ from canary.runner.exec.streams import log_only, passed_on
 from canary.runner.imported import Awaited, LauncherRunner, require_preset
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
+from canary.runner.warm import without_warm_start
 
 
 def run_canary(
@@ -160,9 +161,10 @@ def runner_for(session: Session, launch: int, cache_dir: Path, watch: HeldDevice
             return LocalRunner(folder.log, environment, on_start=on_start)
         command = torchrun_command(config.nproc)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
+    inherited = without_warm_start(os.environ)
     start = passed_on if session.echo and launch == 0 else log_only
     runner = CommandRunner if config.imports is None else LauncherRunner
-    return runner(folder.log, os.environ, config.command, start, on_start)
+    return runner(folder.log, inherited, config.command, start, on_start)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from canary.config.trainers import TRAINERS
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
+from canary.runner.warm import WARM_SOCKET, warm_starts
 
 STEPS, LOOKED = 6, 2
 
@@ -103,6 +104,22 @@ def run_config(folder: Path, values: dict[str, object], *arguments: str) -> Fini
     """`canary run` of a config in a folder of its own."""
     path = write_config(folder, values)
     return canary("run", str(path), "-o", str(folder / "out"), *arguments)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm() -> Iterator[None]:
+    """The trainings of a session import torch and what trains once."""
+    with warm_starts():
+        yield
+
+
+@pytest.fixture(scope="module")
+def own_warm() -> Iterator[None]:
+    """A warm Python of the file's own: each serves one environment, that of its first launch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(WARM_SOCKET, raising=False)
+        with warm_starts():
+            yield
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from canary.protocol.failure import failure_of, last_words
 from canary.protocol.job import JOB, PARENT, TORCH_LOOP, Job, Listener, Result, begun_path
 from canary.record.ranks import rank_files, rank_path
 from canary.runner.exec.streams import Start
-from canary.runner.local import Child, LocalRunner, StepTail, died, end_tree
+from canary.runner.local import LocalRunner, StepTail, died, end_tree
 from canary.runner.processes import RankProcesses
+from canary.runner.warm import Child
 
 MARKS = "_RLHF_CANARY_MARKS"
 """Environment variable with the folder where the processes of a launch mark how far they came."""
@@ -86,7 +87,7 @@ class CommandRunner(LocalRunner):
         self._look_over = False
 
     @contextlib.contextmanager
-    def _child(self, job: Job, job_file: Path) -> Iterator[Child]:
+    def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
         environment = self._surroundings(job, job_file)
         program = self._command[0]
         with contextlib.ExitStack() as stack:
@@ -118,6 +119,7 @@ class CommandRunner(LocalRunner):
         deadline: float,
     ) -> bool:
         """Follow as usual, and pass signals on to the command."""
+        assert isinstance(child, subprocess.Popen)
         with _passed_on(child):
             try:
                 return super()._follow(child, job, tail, watch, listener, deadline)
@@ -208,7 +210,7 @@ class CommandRunner(LocalRunner):
 
 
 @contextlib.contextmanager
-def _passed_on(child: Child) -> Iterator[None]:
+def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
     """Pass on signals that a cluster sends to a training."""
     before = {}
     for number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -221,7 +223,7 @@ def _passed_on(child: Child) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ended_by(child: Child, number: int) -> int | None:
+def _ended_by(child: subprocess.Popen[bytes], number: int) -> int | None:
     """Pass on the signal that ends the canary, and give the command time to end; a second signal
     cuts the wait short. Return its exit code, None if it still runs."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from canary.runner.warm import WARM_SOCKET
 from tests.contract.git_server import GitServer, git, serving
 from tests.github.fixtures import description, github
 from tests.github.gatehouse import NAME, pull_event, push_event
@@ -20,6 +22,8 @@ from tests.integration.conftest import PATIENT, settings
 from tests.integration.exec.user_scripts import sft_script, write_data
 
 __all__ = ["description", "github"]
+
+pytestmark = pytest.mark.usefixtures("own_warm")
 
 SMALL: dict[str, object] = {"max_steps": 8, "dataset_size": 40, "thresholds": PATIENT}
 
@@ -60,6 +64,7 @@ def on(runner: Runner, github: GitHub, event: str, payload: dict[str, object], r
     (runner.root / "summary").unlink(missing_ok=True)
     runner.event = payload
     runner.extra = {
+        **{name: text for name, text in os.environ.items() if name == WARM_SOCKET},
         "GITHUB_SERVER_URL": runner.extra["GITHUB_SERVER_URL"],
         "GITHUB_EVENT_NAME": event,
         "GITHUB_EVENT_PATH": str(path),

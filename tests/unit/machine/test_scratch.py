@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from canary.machine.scratch import LOCK, new_scratch, remove_scratch
+from canary.machine.scratch import LOCK, new_scratch, remove_left_scratches, remove_scratch
 from tests.contract.git_server import git
 
 MAKES = """
@@ -46,12 +47,13 @@ def test_a_killed_process_leaves_no_worktree_for_long(
         scratch = Path(process.stdout.readline().strip())
         if not same:
             monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        remove_scratch(new_scratch("ab", None if same else repository))
+        removes = remove_left_scratches if same else partial(new_scratch, "ab", repository)
+        removes()
         assert (scratch / "base" / ".git").exists(), "its owner lives"
         process.kill()
     # Git locks a worktree that it has not finished.
     git(repository, "worktree", "lock", str(scratch / "base"))
-    remove_scratch(new_scratch("ab", None if same else repository))
+    removes()
     assert list(temporary.iterdir()) == []
     assert len(git(repository, "worktree", "list").splitlines()) == 2, (
         "the user's own worktrees stay"
@@ -72,7 +74,7 @@ def test_only_folders_with_a_lock_that_can_be_taken_are_removed(
     (shared / LOCK).touch()
     shared.chmod(0o777)
     before = sorted(temporary.iterdir())
-    remove_scratch(new_scratch("ab"))
+    remove_left_scratches()
     assert sorted(temporary.iterdir()) == before
     assert (theirs / LOCK).exists()
     remove_scratch(mine)

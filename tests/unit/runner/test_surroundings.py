@@ -1,4 +1,4 @@
-"""What surrounds a training process: its environment and the length of its look."""
+"""What surrounds a training process: its environment, the length of its look, a warm Python."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from canary.bisect.states import own_caches
 from canary.config.load import load_config
 from canary.errors import UsageError
 from canary.protocol.job import Listener
@@ -13,6 +14,7 @@ from canary.record.folder import RunFolder
 from canary.runner.child_environment import child_environment, needs_hub, require_training_stack
 from canary.runner.run import _job, steps_of
 from canary.runner.session import Session
+from canary.runner.warm import _key
 
 
 def test_a_missing_training_stack_names_the_extra() -> None:
@@ -56,3 +58,21 @@ def test_a_look_is_at_most_a_third_of_a_training_that_goes_on_after_it(
     session = Session(load_config(None, settings), RunFolder.create(tmp_path, "run"), Listener())
     assert _job(session, 0, tmp_path).look_steps == looked
     assert steps_of(session.config) == steps
+
+
+BASE = {"HOME": "/home/a", "PATH": "/bin"}
+
+
+def test_commits_with_separate_caches_of_builds_share_the_imports(tmp_path: Path) -> None:
+    keys = {
+        _key(own_caches(tmp_path / name, BASE, command=False) | {"PYTHONPATH": name})
+        for name in ("one", "two")
+    }
+    assert len(keys) == 1
+
+
+def test_another_folder_of_caches_is_another_import_if_the_hub_follows_it() -> None:
+    one, two = (BASE | {"XDG_CACHE_HOME": name} for name in ("/a", "/b"))
+    assert _key(one) != _key(two)
+    assert _key(one | {"HF_HOME": "/h"}) == _key(two | {"HF_HOME": "/h"})
+    assert _key(one | {"HF_HOME": "/h"}) != _key(one | {"HF_HOME": "/i"})
