@@ -183,11 +183,6 @@ class Place:
     raised: str = ""
     """Of an `error`, the line of a library that raised it."""
 
-    @property
-    def is_move(self) -> bool:
-        """Whether the same lines stand elsewhere now."""
-        return stripped(self.removed) == stripped(self.added)
-
 
 @dataclass(frozen=True)
 class Places:

@@ -159,14 +159,12 @@ def test_a_line_that_moved_is_one_place_and_a_lost_block_shows_its_head() -> Non
         "+    clip()\n"
     )
     (place,) = places(before, now, moved).ran
-    assert place.is_move
     assert sentence(place) == "train.py:21 in net: moved: clip()"
     lost = (
         "--- a/train.py\n+++ b/train.py\n@@ -20,2 +20 @@\n-    with autocast():\n"
         "-        loss = f(x)\n+    loss = f(x)\n"
     )
     (place,) = places(before, now, lost).ran
-    assert not place.is_move
     assert sentence(place) == "train.py:20 in net: removed: with autocast():"
 
 
