@@ -117,6 +117,7 @@ def changed_places(
         known=bool(was and new),
         by_line=by_line,
         not_run=unseen,
+        steps=_looked(before, now),
         hidden=any(unloaded) or bool(was.get("outside") or new.get("outside")),
         unread=tuple(
             one.path for one in files if not _is_code(one, was, new) and not _may_be_read(one.path)
@@ -131,6 +132,13 @@ def _goes_on(place: Place, code: Code) -> bool:
     if place.function in ("", MODULE) or function is None:
         return True
     return {*RanLines(file).phases(*function[:2])} > {SETUP}
+
+
+def _looked(before: RunRecord, now: RunRecord) -> int:
+    """Return the steps that looks alone compared; 0 if a training went on after its look."""
+    sides = (before, now)
+    alone = all(side.config.get("exact") for side in sides)
+    return min(side.exact.get("steps", 0) for side in sides) if alone else 0
 
 
 def places_of_failure(

@@ -183,6 +183,11 @@ class Place:
     raised: str = ""
     """Of an `error`, the line of a library that raised it."""
 
+    @property
+    def is_move(self) -> bool:
+        """Whether the same lines stand elsewhere now."""
+        return stripped(self.removed) == stripped(self.added)
+
 
 @dataclass(frozen=True)
 class Places:
@@ -198,6 +203,8 @@ class Places:
     """Whether lines were noted; otherwise functions and modules (Python 3.11)."""
     not_run: tuple[Place, ...] = ()
     """Changed functions that did not run in the look, of files that the training loaded."""
+    steps: int = 0
+    """The compared steps, if both trainings ended with their looks; otherwise 0."""
     failed: Place | None = None
     """The user's line at which the current run failed."""
     hidden: bool = False

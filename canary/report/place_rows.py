@@ -10,7 +10,7 @@ from canary.compare.place_words import SHOWN, ChangedLines, change_of, only, who
 from canary.compare.ran_lines import MODULE
 from canary.compare.report import Comparison
 from canary.compare.verdict import leading_failure
-from canary.errors import cut
+from canary.errors import counted, cut
 
 MEANT = "Meant? Give --accept REASON; in CI, merge in spite of the red job. Otherwise undo it."
 MEND = "Mend it, or undo the change."
@@ -80,13 +80,14 @@ def not_run(found: Comparison) -> str:
     if not names or (found.verdict != "pass" and found.places.ran) or not compared(found):
         return ""
     *others, last = names if len(names) <= SHOWN else [*names[:SHOWN], f"{len(names) - SHOWN} more"]
-    them = "them" if others else "it"
+    steps, them = found.places.steps, "them" if others else "it"
+    look = f"the {counted(steps, 'compared step')}" if steps else "the look"
     every = f"{', '.join(others)} and {last}" if others else last
     if found.places.by_line:
-        return f"{every} changed, and did not run in the look: raise look_steps to compare {them}"
+        return f"{every} changed, and did not run in {look}: raise look_steps to compare {them}"
     only_late = "they run" if others else "it runs"
     late = f"raise look_steps if {only_late} only later"
-    return f"{every} changed, and the look did not call {them}: {late}"
+    return f"{every} changed, and {look} did not call {them}: {late}"
 
 
 def to_do(found: Comparison, remedy: str) -> str:

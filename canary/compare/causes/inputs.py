@@ -33,12 +33,6 @@ def entered(facts: Facts) -> list[Difference]:
     return [*facts.differences("data"), *facts.differences("batches")]
 
 
-def _beside_batch(facts: Facts) -> bool:
-    """Whether equal batches enter the model with other values, or after other calls."""
-    signals = {one.signal for one in facts.differences("batches")}
-    return not signals.isdisjoint((CHANGED_BEFORE_MODEL, EARLIER))
-
-
 def more(facts: Facts, name: TokenCount) -> int:
     """Return how many more such tokens the steps have."""
     was, now = facts.exact_counts(name)[0]
@@ -135,13 +129,20 @@ ROWS = (
         if f.rose("dataset_maps") else "the tokenizer is called more often"),
         ("look at the function given to Dataset.map: state and open objects cannot be hashed",
         "count the calls of the tokenizer in the collator"), 0.93, _done_in),
-    _batches(_beside_batch, lambda f: f.differences("batches")[0].detail,
-        "compare what enters each call of the model in the first step on both sides", PRINT,
+    _batches(lambda f: f.difference("batches", CHANGED_BEFORE_MODEL),
+        "the loop changes the batch between the DataLoader and the model",
+        "compare the lines of the loop between the DataLoader and the model's call", PRINT,
         strength=0.95),
+    _batches(lambda f: f.difference("batches", EARLIER),
+        "other values enter the model in calls before the last one of a backward",
+        "compare what enters each call of the model in the first step on both sides"),
     _batches(lambda f: not f.batches.known, "the training steps get different tokens",
         strength=0.75),
     _batches(lambda f: f.batches.same_rows,
         "labels or masks of the same sequences differ"),
+    _batches(lambda f: f.batches.rows_per_step and not f.rollout,
+        "each step has another number of rows: "
+        "{f.batches.rows_per_step[0]:,} -> {f.batches.rows_per_step[1]:,}"),
     _batches(lambda f: f.batches.same_multiset, "the same sequences come in another order", ORDER,
         PREPARED),
     _batches(_other_bos, "the BOS tokens of the sequences changed: {bos_tokens}",

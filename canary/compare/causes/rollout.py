@@ -76,10 +76,9 @@ def _other_rewards(facts: Facts) -> object:
     return differ and (moved or facts.failed("reward_varies"))
 
 
-def _other_logprobs(facts: Facts) -> bool:
-    entropy = facts.metric_moved("entropy") and not facts.metric_moved("reward")
-    found = facts.signal("logprobs", "entropy")
-    return (facts.entry in STAGES[1:-1] and entropy) or (found is not None and found.step == 1)
+def _other_entropy(facts: Facts) -> bool:
+    moved = facts.metric_moved("entropy") and not facts.metric_moved("reward")
+    return facts.entry in STAGES[1:-1] and moved
 
 
 def _row(
@@ -111,7 +110,10 @@ ROWS = (
     _row(_other_rewards, "rewards differ for equal completions", REWARD, 0.95),
     _row(lambda f: f.failed("starts_at_ratio_one"),
         "the trained policy is not the one that sampled", LOGITS, 0.8),
-    _row(_other_logprobs, "log-probabilities differ for the same completions of the same model",
-        LOGITS),
+    _row(_other_entropy,
+        "log-probabilities differ for the same completions: they are not those of the sampling "
+        "distribution", LOGITS),
+    _row(lambda f: (s := f.signal("logprobs", "entropy")) and s.step == 1 and s,
+        "log-probabilities differ for the same completions of the same model", LOGITS),
 )
 # fmt: on

@@ -32,6 +32,8 @@ class BatchChange:
     """Online RL: the prompts have the same texts but different ids."""
     steps_differ_from: int | None = None
     """The first step whose rows differ, from 1."""
+    rows_per_step: tuple[int, int] | None = None
+    """(baseline, current), if each side has one number of rows in all steps and they differ."""
     same_first_texts: bool = False
     """Step 1 has the same decoded texts, but other ids or another mask."""
 
@@ -59,6 +61,7 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
         and bool(_prompts(was_texts))
         and _prompts(was_texts) == _prompts(now_texts),
         steps_differ_from=differing[0] if differing else None,
+        rows_per_step=_rows_per_step(*rows),
         same_first_texts=differing[:1] == [1]
         and bool(_pool(was_texts[:1]))
         and _pool(was_texts[:1]) == _pool(now_texts[:1]),
@@ -79,6 +82,23 @@ def _steps(side: Steps, key: Literal["rows", "texts"]) -> list[dict[Place, str]]
         }
         for step in side
     ]
+
+
+def _rows_per_step(
+    before: Sequence[Mapping[Place, str]], after: Sequence[Mapping[Place, str]]
+) -> tuple[int, int] | None:
+    """Return the rows of a step on both sides. The last step may have fewer: an epoch ends. The
+    tensor with most rows decides."""
+    counts = [
+        [
+            max(Counter(name for _, name, _ in step).values(), default=0)
+            for step in side[:-1] or side
+        ]
+        for side in (before, after)
+    ]
+    if any(len(set(side)) != 1 for side in counts) or counts[0][0] == counts[1][0]:
+        return None
+    return counts[0][0], counts[1][0]
 
 
 def _pool(steps: Sequence[Mapping[Place, str]]) -> Counter[str]:

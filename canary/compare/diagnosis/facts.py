@@ -13,7 +13,6 @@ from canary.compare.diagnosis.batch_rows import BatchChange, batch_change
 from canary.compare.diagnosis.changed_settings import SettingChange, setting_changes
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
-from canary.compare.exact.counts import more_calls
 from canary.compare.exact.inputs_stages import is_rollout, not_seen, total
 from canary.compare.exact.lane import most_different, newest_looked
 from canary.compare.exact.learning_stages import (
@@ -299,8 +298,8 @@ class Facts:
     @cached_property
     def calls(self) -> Mapping[str, int]:
         """Return how many more calls per step each operator had; empty if a look has no counts."""
-        counted = all(self.exact(lambda exact: exact.get("work", {}).get("operators")))
-        return more_calls(self.before, self.now) if counted else {}
+        was, now = self.exact(lambda exact: exact.get("work", {}).get("operators", {}))
+        return {one: now.get(one, 0) - was.get(one, 0) for one in {**was, **now} if was and now}
 
     def more_calls(self, *parts: str) -> int:
         """Return how many more calls per step the operators with one of these in their name had."""

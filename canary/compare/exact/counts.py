@@ -317,17 +317,12 @@ def _difference(item: Counted, baseline: RunRecord, current: RunRecord) -> Diffe
     )
 
 
-def more_calls(baseline: RunRecord, current: RunRecord) -> dict[str, int]:
-    """Return how many more calls per step each operator had."""
-    was, now = (_work(side.exact).get("operators", {}) for side in (baseline, current))
-    return {name: now.get(name, 0) - was.get(name, 0) for name in {**was, **now}}
-
-
 def _operators_that_differ(baseline: RunRecord, current: RunRecord) -> str:
     """Return the end of a sentence: the operators whose counts changed most, and the forwards."""
     works = [_work(side.exact) for side in (baseline, current)]
-    more = more_calls(baseline, current)
-    largest = sorted(more.items(), key=lambda item: (-abs(item[1]), item[0]))[:3]
+    was, now = (work.get("operators", {}) for work in works)
+    changes = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys((*was, *now))}
+    largest = sorted(changes.items(), key=lambda item: (-abs(item[1]), item[0]))[:3]
     before, after = (work.get("forwards") or 0 for work in works)
     if before and before != after:
         largest = [("forward passes", after - before), *largest]

@@ -159,12 +159,14 @@ def test_a_line_that_moved_is_one_place_and_a_lost_block_shows_its_head() -> Non
         "+    clip()\n"
     )
     (place,) = places(before, now, moved).ran
+    assert place.is_move
     assert sentence(place) == "train.py:21 in net: moved: clip()"
     lost = (
         "--- a/train.py\n+++ b/train.py\n@@ -20,2 +20 @@\n-    with autocast():\n"
         "-        loss = f(x)\n+    loss = f(x)\n"
     )
     (place,) = places(before, now, lost).ran
+    assert not place.is_move
     assert sentence(place) == "train.py:20 in net: removed: with autocast():"
 
 
@@ -367,6 +369,7 @@ def test_a_look_that_was_the_whole_training_left_nothing_to_run() -> None:
     before, now = (run(train=with_idle(digest)) for digest in "ab")
     for side in (before, now):
         side.config |= {"exact": True, "look_steps": 12, "max_steps": None}
+    assert places(before, now, IDLE).steps == 12
     assert len(places(before, now, IDLE).not_run) == 2
     now.exact["steps"] = 7
     assert not places(before, now, IDLE).not_run

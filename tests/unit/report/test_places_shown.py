@@ -180,26 +180,26 @@ def test_a_comment_lists_failed_checks_in_plain_words_and_figures_only_of_quanti
 FIRST = "lib/train.py:1, lib/train.py:2"
 
 
-def idle(count: int) -> Comparison:
+def idle(count: int, steps: int = 12) -> Comparison:
     not_run = tuple(replace(PLACE, line=line) for line in range(1, count + 1))
     return replace(
         compare_to_baseline(record(10), record(1)),
-        places=Places(not_run=not_run, by_line=True),
+        places=Places(not_run=not_run, steps=steps, by_line=True),
     )
 
 
 @pytest.mark.parametrize(
-    ("compared", "names", "them"),
+    ("compared", "names", "where", "them"),
     [
-        (idle(1), "lib/train.py:1", "it"),
-        (idle(2), "lib/train.py:1 and lib/train.py:2", "them"),
-        (idle(5), f"{FIRST}, lib/train.py:3 and 2 more", "them"),
+        (idle(1), "lib/train.py:1", "the 12 compared steps", "it"),
+        (idle(2, 0), "lib/train.py:1 and lib/train.py:2", "the look", "them"),
+        (idle(5), f"{FIRST}, lib/train.py:3 and 2 more", "the 12 compared steps", "them"),
     ],
 )
 def test_changed_code_that_did_not_run_is_named_everywhere(
-    compared: Comparison, names: str, them: str
+    compared: Comparison, names: str, where: str, them: str
 ) -> None:
-    words = f"{names} changed, and did not run in the look: raise look_steps to compare {them}"
+    words = f"{names} changed, and did not run in {where}: raise look_steps to compare {them}"
     compared = replace(compared, verdict="pass")
     assert render(compared, "text").splitlines()[1] == f"  {words}"
     plain = words.replace("_", "\\_")
@@ -209,9 +209,11 @@ def test_changed_code_that_did_not_run_is_named_everywhere(
 
 
 def test_a_difference_with_a_place_names_only_that() -> None:
-    shown = replace(found(PLACE), places=Places((PLACE,), 1, by_line=True, not_run=(PLACE,)))
+    shown = replace(
+        found(PLACE), places=Places((PLACE,), 1, by_line=True, not_run=(PLACE,), steps=12)
+    )
     assert "did not run" not in render(shown, "text")
-    nowhere = replace(shown, places=Places((), 1, by_line=True, not_run=(PLACE,)))
+    nowhere = replace(shown, places=Places((), 1, by_line=True, not_run=(PLACE,), steps=12))
     assert "did not run" in render(nowhere, "text").splitlines()[1]
 
 
@@ -220,6 +222,6 @@ def test_where_lines_are_not_noted_no_step_called_a_function() -> None:
     shown = replace(shown, places=replace(shown.places, by_line=False))
     line = render(shown, "text").splitlines()[1]
     assert line == (
-        "  lib/train.py:1 changed, and the look did not call it: raise look_steps if "
+        "  lib/train.py:1 changed, and the 12 compared steps did not call it: raise look_steps if "
         "it runs only later"
     )

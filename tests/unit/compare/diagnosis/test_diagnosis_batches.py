@@ -66,6 +66,24 @@ def padded(seed: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": present, "labels": labels}
 
 
+def accumulated(times: int) -> RunRecord:
+    """A record of five steps whose loop accumulates so many micro-batches of four rows."""
+    made = changed(sides()[times > 1], *(OTHER_LOSS if times > 1 else ()))
+    made.exact["batches"] = [
+        [describe_batch(pair_of(times * step + place), None) for place in range(times)]
+        for step in range(5)
+    ]
+    made.config["gradient_accumulation_steps"] = times
+    return made
+
+
+def test_steps_of_more_rows_are_said_to_be() -> None:
+    top = compare_to_baseline(accumulated(4), accumulated(1), gates=()).diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "data"
+    assert top.description == "Each step has another number of rows: 4 -> 16."
+
+
 def test_the_first_line_has_the_count_of_data_or_batches_that_differ() -> None:
     before, after = sides()
     shorter = changed(after, *every_micro("label_tokens", 5), *OTHER_HASHES, *OTHER_LOSS)
@@ -123,7 +141,7 @@ def test_a_batch_that_the_loop_changes_before_the_model_is_the_datas(
     if stage == "batches":
         assert top is not None
         assert (top.category, top.confidence > 0.9) == ("data", True)
-        assert "DataLoader yields equal batches" in top.description
+        assert "changes the batch between the DataLoader and the model" in top.description
     unfed = changed(before, *every_micro("fed_sha256", None))
     assert compare_to_baseline(after, unfed, gates=()).check("batches").status == "pass"
 
@@ -161,8 +179,8 @@ def test_other_values_in_an_earlier_call_are_not_other_tokens_masks_or_labels() 
 
 
 def test_the_hashes_shown_are_those_of_the_first_micro_batches_that_differ() -> None:
-    before, after = sides()
-    after.exact["batches"][1][1]["sha256"] = OTHER
+    before, after = accumulated(4), accumulated(4).model_copy(update={"run_id": "other"})
+    after.exact["batches"][1][2]["sha256"] = OTHER
     check = compare_to_baseline(after, before, gates=()).check("batches")
     assert check.current == OTHER[:12] != check.baseline
 
