@@ -61,7 +61,7 @@ def analyze_regression(
         suspects = tuple(_advised(one, log) for one in suspects)
     elif any(map(is_imported, (*now, *before))):
         suspects = tuple(_advised(one, *OF_AN_IMPORT) for one in suspects)
-    return Diagnosis(suspects)
+    return Diagnosis(_summary(suspects), suspects)
 
 
 def _advised(suspect: Suspect, *actions: str) -> Suspect:
@@ -75,6 +75,18 @@ def _is_worse(report: Comparison) -> bool:
         check.failed or (check.status == "warn" and check.lane != "rule") for check in report.checks
     )
     return loud or report.verdict == "regression"
+
+
+def _summary(suspects: Sequence[Suspect]) -> str:
+    """Return one line: the first suspect, then the next two."""
+    if not suspects:
+        return ""
+    first = suspects[0]
+    others = suspects[1:3]
+    # Suspects of different effects can be equally likely.
+    how = "Less likely" if all(s.confidence < first.confidence for s in others) else "Also"
+    tail = f" {how}: {', '.join(map(_named, others))}." if others else ""
+    return f"{_named(first)}: {first.description}{tail}"
 
 
 def _known(suspect: Suspect) -> bool:

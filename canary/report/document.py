@@ -101,7 +101,8 @@ def load_comparison(path: Path) -> Comparison:
 def comparison_from(document: dict[str, Any]) -> Comparison:
     """Return the comparison in a document; ValidationError or KeyError if it holds none."""
     parts = {name: document[key] for name, key in KEYS.items()}
-    for row in parts["checks"]:
-        # In JSON a number that is not finite is a string, as names are.
-        row |= {side: number(row.get(side)) for side in ("baseline", "current")}
+    for rows in (parts["checks"], *(each["evidence"] for each in parts["diagnosis"]["suspects"])):
+        for row in rows:
+            # In JSON a number that is not finite is a string, as names are.
+            row |= {side: number(row.get(side)) for side in ("baseline", "current")}
     return COMPARISON.validate_python(parts)

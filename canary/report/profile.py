@@ -281,17 +281,20 @@ def _against(found: OperatorDifferences, name: str, top: int) -> AgainstView:
 
 
 def _difference_row(row: OperatorDifference) -> Cells:
-    def times(use: OperatorUse) -> str:
-        return "?" if use.self_ms is None else significant(use.self_ms, 3)
+    def calls(use: OperatorUse | None) -> str:
+        return "?" if use is None else significant(use.calls, 3)
+
+    def times(use: OperatorUse | None) -> str:
+        return "?" if use is None or use.self_ms is None else significant(use.self_ms, 3)
 
     timed = row.growth_ms is not None
-    growth = signed(row.growth_calls, "calls")
+    growth = signed(row.growth_calls or 0.0, "calls")
     if row.growth_ms is not None and (abs(row.growth_ms) >= LEAST_SHOWN_MS or not row.growth_calls):
         growth = signed(row.growth_ms, "ms")
     return (
         row.name,
         row.change,
-        f"{significant(row.baseline.calls, 3)} -> {significant(row.current.calls, 3)}",
+        f"{calls(row.baseline)} -> {calls(row.current)}",
         f"{times(row.baseline)} -> {times(row.current)}" if timed else "-",
         growth,
     )

@@ -194,7 +194,7 @@ def assert_caught(fault: Fault, compared: Compared) -> None:
         assert not missing, f"{missing} not among the differences of {fault.stage}\n{said}"
     top = found.diagnosis.top_suspect
     assert top is not None, said
-    assert top.category == fault.cause, said
+    assert top.category == fault.cause, f"{found.diagnosis.summary}\n{said}"
     for name in fault.telling:
         assert found.check(name).failed, said
         assert found.check(name).delta is not None, said

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
+from canary.compare.causes.parameters import SHOWN
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.exact.changes import named
+from canary.compare.exact.learning_stages import CUT
 from canary.compare.exact.tolerances import relative_difference
+from canary.compare.report import Difference, Place
 from canary.record.exact import EVALUATION_MODE, Exact
 
 PRECISION = (
     "compare dtype, bf16, fp16, autocast and every .to(dtype) of both sides",
     "print the dtype of weights, logits, log-probabilities and loss on both sides",
 )
+CASTS = ("_to_copy", "aten::to", "aten::_to_copy")
 MANY_CASTS = 16
 """A few casts come with many other changes."""
 ROUNDING = 2e-2
@@ -54,8 +60,8 @@ DRAWS = (
 )
 RANDOM = ("bernoulli", "dropout", "multinomial", "rand", "normal_", "uniform_", "exponential_")
 """Operators with one of these in their name draw random numbers."""
-BESIDE = ("logging", "evaluation", "checkpoint")
-"""Phases of code that only looks at the training."""
+LOOKS_ON = re.compile(r"eval|valid|log|metric|sampl|generat|rand|print")
+"""What code names that only looks at the training."""
 FIRST = ("first_update", "first_gradient", "first_loss")
 
 
@@ -66,9 +72,9 @@ def _casts(facts: Facts) -> Evidence | None:
     rounded = all((one.relative or 0.0) <= ROUNDING for one in moved)
     if facts.entry not in stages or facts.differences("model") or not rounded:
         return None
-    casts = facts.more_calls("_to_copy")
+    casts = facts.more_calls(*CASTS)
     words = f"casts between dtypes {casts:+.0f} per step"
-    return Evidence("operators", words) if abs(casts) >= MANY_CASTS else None
+    return Evidence("operators", words, unit="calls") if abs(casts) >= MANY_CASTS else None
 
 
 def _nan(facts: Facts) -> object:
@@ -77,9 +83,16 @@ def _nan(facts: Facts) -> object:
     return not was > now == 0 and facts.failed("nan_steps", "inf_steps", "raw_loss_finite")
 
 
-def _dtypes(facts: Facts) -> bool:
+def _not_finite(facts: Facts) -> str:
+    at = [*facts.now.stability.nan_at, *facts.now.stability.inf_at]
+    since = f" from step {min(at)} on" if at else ""
+    return f"the loss or its gradient is not finite{since}"
+
+
+def _dtypes(facts: Facts) -> object:
+    found = facts.difference("model", "dtypes")
     trained = any(d.signal.startswith("trainable") for d in facts.differences("model"))
-    return facts.difference("model", "dtypes") is not None and not trained
+    return found and not trained and [found, facts.failed("trainable_changed")]
 
 
 def _half(facts: Facts) -> object:
@@ -91,11 +104,12 @@ def _half(facts: Facts) -> object:
 _numerics = partial(Row, C.NUMERICS)
 # fmt: off
 NUMERICS = (
-    _numerics(_nan, "the loss or its gradient is not finite",
+    _numerics(_nan, _not_finite,
         ("look at the batch of that step, and at divisions and logarithms in the loss",
         "run that step under torch.autograd.set_detect_anomaly(True)",
         "check whether the log hides it: logging_nan_inf_filter"), strength=0.95),
-    _numerics(_dtypes, "parameters have a different precision",
+    _numerics(_dtypes, lambda f: "parameters have a different precision"
+        + (", and small updates are rounded away" if f.failed("trainable_changed") else ""),
         (*PRECISION, "count the weights that one update changes"), strength=0.95, sign="dtypes"),
     _numerics(_casts,
         "the step computes in a different precision, and the loss moved by less than rounding may",
@@ -109,10 +123,16 @@ NUMERICS = (
 # fmt: on
 
 
-def _mode(facts: Facts) -> bool:
-    """Whether one side trains in evaluation mode, and learns otherwise."""
-    change = any(one.key == EVALUATION_MODE for one in facts.settings)
-    return change and facts.entry in ("first_loss", "first_gradient", "trajectory")
+def _mode(facts: Facts) -> str:
+    """Return how one side trains in evaluation mode, if that side learns otherwise; or ""."""
+    change = next((one for one in facts.settings if one.key == EVALUATION_MODE), None)
+    if change is None or facts.entry not in ("first_loss", "first_gradient", "trajectory"):
+        return ""
+    return (
+        f"the model {'is no longer' if change.current is None else 'is'} in evaluation mode from "
+        f"step {change.current or change.baseline} on: dropout is off there, and batch norms keep "
+        "their statistics"
+    )
 
 
 MADE_OF = {
@@ -124,9 +144,11 @@ MADE_OF = {
 """Signal of a rollout: what it is computed from."""
 
 
-def _made(facts: Facts) -> bool:
-    """Whether the first signal that differs is one that a formula makes of equal samples."""
-    return facts.signal(*MADE_OF) is not None and not facts.failed("frozen_unchanged")
+def _made(facts: Facts) -> object:
+    """Return the first signal that a formula makes of equal samples."""
+    broken = facts.failed("rewards_add_up", "advantages_scaled")
+    found = facts.signal(*MADE_OF)
+    return found and not facts.failed("frozen_unchanged") and [found, broken]
 
 
 def _made_words(facts: Facts) -> str:
@@ -134,10 +156,19 @@ def _made_words(facts: Facts) -> str:
     return f"equal {MADE_OF[name]} give different {name}"
 
 
+def _loss(facts: Facts) -> object:
+    """Return what tells more of a first loss or gradient that differs."""
+    return [facts.gradient_cut, facts.failed("advantages_scaled")]
+
+
 def _loss_words(facts: Facts) -> str:
+    factor, cut = facts.gradient_factor, facts.gradient_cut
+    words = "the loss differs for the same batch and parameters"
     if facts.unseen:
-        return f"the loss differs; batch and parameters are the same, but {facts.unseen}"
-    return "the loss differs for the same batch and parameters"
+        words = f"the loss differs; batch and parameters are the same, but {facts.unseen}"
+    if facts.entry == "first_gradient":
+        words = f"the first loss is equal, but its gradient differs{CUT_WORDS if cut else ''}"
+    return words if factor is None else f"{words}: the gradient is {factor:.3g} times as large"
 
 
 def _later(facts: Facts) -> bool:
@@ -177,14 +208,23 @@ def _other_loss(facts: Facts) -> int:
     return step if _later(facts) and same and step > 1 and not (sampled or explained) else 0
 
 
-def _drawn_elsewhere(facts: Facts) -> bool:
-    """Whether an evaluation or a log changed, and the first step with another loss draws random
+def _drawn_elsewhere(facts: Facts) -> object:
+    """Return what an evaluation or a log changed, if the first step with another loss draws random
     numbers."""
-    code = [place.phase for place in facts.report.places.code if place.phase != "setup"]
-    beside = all(phase in BESIDE for phase in code)
-    changed = code or any(one.category is C.IO for one in facts.settings)
-    drawn = facts.more_calls(*RANDOM) or (changed and beside)
-    return bool(drawn and _other_loss(facts)) and all(facts.exact(_draws))
+    code = [place for place in facts.report.places.code if place.phase != "setup"]
+    settings = [one.evidence() for one in facts.settings if one.category is C.IO]
+    more = facts.more_calls(*RANDOM)
+    words = f"operators that draw random numbers {more:+.0f} per step"
+    drawn = [Evidence("operators", words, unit="calls")] * bool(more)
+    found = drawn or ((settings or code) and all(map(_beside, code)))
+    return found and _other_loss(facts) and all(facts.exact(_draws)) and [*drawn, *settings, True]
+
+
+def _drawn_words(facts: Facts) -> str:
+    return (
+        "other code, such as an evaluation or a log, draws random numbers. So the dropout or the "
+        f"sampling of step {_other_loss(facts)} gets others for the same batch"
+    )
 
 
 def _draws(exact: Exact) -> bool:
@@ -192,6 +232,14 @@ def _draws(exact: Exact) -> bool:
     return any(part in name for name in names for part in RANDOM)
 
 
+def _beside(place: Place) -> bool:
+    """Whether changed code only looks at the training: an evaluation, a log or a checkpoint."""
+    text = " ".join((place.function, *place.removed, *place.added))
+    looks = place.phase in ("other", "data") and LOOKS_ON.search(text)
+    return place.phase in ("logging", "evaluation", "checkpoint") or bool(looks)
+
+
+CUT_WORDS = ": a step computes less, so part of the graph is cut"
 LATER_GRADIENT = "the loss of a later step is equal, but its gradient differs"
 LATER_UPDATE = (
     "the first update is equal, but the loss differs from update {f.first_other_update} on"
@@ -199,30 +247,28 @@ LATER_UPDATE = (
 _objective = partial(Row, C.OBJECTIVE)
 # fmt: off
 OBJECTIVE = (
-    _objective(_mode, "one side trains in evaluation mode: dropout is off there, and batch norms "
-        "keep their statistics",
+    _objective(_mode, _mode,
         ("look for the calls of model.train() and model.eval(), also after an evaluation",),
         strength=0.95, equal=("batches",)),
     _objective(_made, _made_words, FORMULA, strength=0.93),
     # A part of the batch that was not seen may differ instead.
-    _objective(lambda f: f.entry == "first_loss", _loss_words,
+    _objective(lambda f: f.entry == "first_loss" and _loss(f), _loss_words,
         lambda f: (TARGETS, *LOSS) if "targets" in f.unseen else LOSS,
         strength=lambda f: 0.6 if f.unseen else 0.78, equal=("batches", "model")),
-    _objective(lambda f: f.entry == "first_gradient" and (f.gradient_cut or True),
-        "the first loss is equal, but its gradient differs", CUTS,
+    _objective(lambda f: f.entry == "first_gradient" and _loss(f), _loss_words, CUTS,
         strength=0.78, equal=("batches", "first_loss")),
-    Row(C.DATA, _drawn_elsewhere,
-        "other code, such as an evaluation or a log, draws random numbers. So the dropout or the "
-        "sampling of a step gets others for the same batch", DRAWS,
+    Row(C.DATA, _drawn_elsewhere, _drawn_words, DRAWS, strength=0.9,
         equal=("batches", "first_update"), group="steps"),
     _objective(lambda f: _other_loss(f) == 2,
         "the first update is equal, but the loss of step 2 differs",
         AT_START, strength=0.75, equal=("batches", "first_update"), group="steps"),
     Row(C.OPTIMIZER, lambda f: _other_gradient(f) and f.failed("gradients_start_empty"),
-        "the gradient adds to that of the step before: it is not set to zero in between", LEFT,
-        strength=0.97, equal=("batches",), group="later gradient"),
+        lambda f: f"the gradient of step {_other_gradient(f)} adds to that of the step before: it "
+        "is not set to zero in between", LEFT, strength=0.97, equal=("batches",),
+        group="later gradient"),
     _objective(lambda f: _other_gradient(f) and (f.gradient_cut or _norm_change(f) <= LEFTOVER),
-        LATER_GRADIENT, CUTS, strength=0.75, equal=("batches",), group="later gradient"),
+        lambda f: f"{LATER_GRADIENT}{CUT_WORDS if f.gradient_cut else ' a little'}", CUTS,
+        strength=0.75, equal=("batches",), group="later gradient"),
     Row(C.OPTIMIZER, _other_gradient,
         f"{LATER_GRADIENT}: it may include gradients of an earlier step", (*STATE, LEFT[0]),
         strength=0.72, equal=("batches",), group="later gradient"),
@@ -235,23 +281,62 @@ OBJECTIVE = (
 
 
 def _clipping(facts: Facts) -> str:
-    late = ": the clip comes after it" if facts.failed("clip_before_step") else ""
-    return f"the gradient is equal after backward, but another one reaches the update{late}"
+    """Describe what reaches the optimizer of a gradient that backward made as before."""
+    found = facts.clipping
+    assert found is not None
+    step = found.step or 1
+    whole = facts.now.exact["clipping"]["before"][step - 1]
+    was, now = (
+        isinstance(norm, int | float) and relative_difference(whole, norm) > CUT
+        for norm in (found.baseline, found.current)
+    )
+    how = "is no longer clipped before the update" if was and not now else "is clipped differently"
+    how = "is now clipped before the update" if now and not was else how
+    if facts.failed("clip_before_step"):
+        how += ": the clip comes after it"
+    if found.current == 0 and found.baseline:
+        how = "is zero at the optimizer, so nothing is learned"
+    return f"the gradient of step {step} is equal after backward, but {how}"
 
 
-def _update(facts: Facts) -> bool:
-    """Whether the first update differs with one learning rate. Adam's first step has one size for
-    any gradient. If it differs, other parameters are updated."""
-    found = {one.signal for one in facts.differences("first_update")}
-    other = "learning_rate" not in found and {"delta_norm", "tensors_changed"} & found
-    return facts.entry == "first_update" and bool(other)
+def _rates(facts: Facts) -> object:
+    rates = facts.difference("first_update", "learning_rate")
+    return facts.entry in FIRST and rates and [rates, facts.failed("learning_rate_positive")]
+
+
+def _rate_words(facts: Facts) -> str:
+    was, now = facts.exact(lambda exact: exact.get("trajectory", {}).get("learning_rates", []))
+    factors = [b / a for a, b in zip(was, now, strict=False) if a and b]
+    if factors and min(factors) > 0 and max(factors) / min(factors) < 1.001:
+        return f"the learning rate is {factors[0]:.3g} times as large at every step"
+    place = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
+    return f"the learning rate differs from step {place + 1} on"
+
+
+def _update(facts: Facts) -> list[Difference]:
+    """Return what differs in the first update with one learning rate. Adam's first step has one
+    size for any gradient. If it differs, other parameters are updated."""
+    names = ("delta_norm", "tensors_changed")
+    if facts.entry != "first_update" or facts.difference("first_update", "learning_rate"):
+        return []
+    return [d for d in facts.differences("first_update") if d.signal in names]
+
+
+def _update_words(facts: Facts) -> str:
+    was, now = facts.exact(lambda exact: exact.get("first_update", {}))
+    if now.get("tensors_changed") == 0:
+        return "the first update changes no parameter, although the gradient is the same"
+    names = (now.get("tensors_unchanged", []), was.get("tensors_unchanged", []))
+    for words, here, there in (("no longer changes", *names), ("now changes", *names[::-1])):
+        if found := [name for name in here if name not in there]:
+            return f"the first update {words} {named(found, SHOWN)}"
+    return "the first update differs for the same gradient"
 
 
 _optimizer = partial(Row, C.OPTIMIZER)
 # fmt: off
 OPTIMIZER = (
-    _optimizer(lambda f: f.entry in FIRST and f.difference("first_update", "learning_rate"),
-        "the learning rate differs", RATES, strength=0.97),
+    _optimizer(_rates, _rate_words, RATES, strength=0.97),
     _optimizer(lambda f: f.entry == "first_gradient" and f.failed("clip_before_step"), lambda f:
         getattr(f.failed("clip_before_step"), "message", ""),
         ("clip once per update: after its last backward, before optimizer.step()",), strength=0.95),
@@ -259,7 +344,7 @@ OPTIMIZER = (
         ("compare the code between backward and optimizer.step: clipping, its limit and its "
         "arguments, and where gradients are set to zero",), strength=0.95, equal=("batches",
         "first_gradient")),
-    _optimizer(_update, "the first update differs for the same gradient", UPDATE,
+    _optimizer(_update, _update_words, UPDATE,
         equal=("first_gradient",)),
     _optimizer(lambda f: _later(f) and f.same_parameters_after_first_update is False,
         "the first update differs, but too little for its size to show it", (UPDATE[0], *STATE),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
+from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.report import Difference
 
@@ -25,20 +26,20 @@ STAGES = ("rollout", "first_loss", "first_gradient", "first_update", "trajectory
 """First differences before which samples are equal."""
 
 
-def _exchanged(facts: Facts) -> bool:
+def _exchanged(facts: Facts) -> object:
     """Whether step 1 has the rewards, or a step the scores, of other completions."""
     if facts.entry == "first_loss":
         return facts.advantages_exchanged
     found = facts.signal("scores")
     step = (found.step if found else None) or 1
     moved = any(facts.metric_moved(name, step) for name in ("reward", "reward_std"))
-    return found is not None and not moved
+    return found and not moved and found
 
 
 def _more_fed(facts: Facts) -> object:
     """Whether equally many forward passes get more tokens."""
-    fed = not facts.more_forwards and facts.rose("tokens_fed")
-    return fed and (facts.grown_phase("generation", "reward") or True)
+    fed = None if facts.more_forwards else facts.rose("tokens_fed")
+    return fed and [fed, facts.grown_phase("generation", "reward")]
 
 
 def _slow_phase(facts: Facts) -> str:
@@ -48,14 +49,16 @@ def _slow_phase(facts: Facts) -> str:
 
 def _other_mask(facts: Facts) -> object:
     """Whether step 1 has completions of the same text, but not the same tokens to train on."""
+    unsampled = facts.failed("sampled_ids_trained")
     same = facts.entry in ("data", "batches") and facts.batches.same_first_texts
-    return same or facts.failed("sampled_ids_trained")
+    return (same or unsampled) and [*facts.differences("batches")[:1], unsampled]
 
 
-def _other_samples(facts: Facts) -> bool:
+def _other_samples(facts: Facts) -> list[Difference]:
     batches = facts.batches
     others = batches.known and not (batches.same_rows or batches.same_first_texts)
-    return facts.entry in ("data", "batches") and others and batches.same_prompts
+    first = facts.entry in ("data", "batches") and others and batches.same_prompts
+    return facts.differences("batches")[:1] if first else []
 
 
 def _sampled_at_step_2(facts: Facts) -> Difference | None:
@@ -69,16 +72,30 @@ def _sampled_at_step_2(facts: Facts) -> Difference | None:
 
 def _other_rewards(facts: Facts) -> object:
     """Whether rewards differ, or are all equal now, for equal samples."""
-    moved, first = facts.metric_moved("reward"), facts.rollout_signal
+    flat, moved = facts.failed("reward_varies"), facts.metric_moved("reward")
+    first = facts.rollout_signal
     if facts.entry == "trajectory" and first is not None:
         moved = first.signal == "scores"
-    differ = facts.entry in STAGES and not facts.rewards_read_other_data
-    return differ and (moved or facts.failed("reward_varies"))
+    differ = facts.entry in STAGES and not facts.rewards_read_other_data and (flat or moved)
+    step = first.step if first is not None else None
+    return differ and [flat, *_evidence(facts, "reward", "mean reward", step or 1)]
 
 
-def _other_entropy(facts: Facts) -> bool:
+def _evidence(facts: Facts, name: str, words: str, step: int = 1) -> Iterator[Evidence]:
+    """Yield a metric of a step on both sides, if both reported it."""
+    was, now = (side[step - 1 : step] for side in facts.metric(name))
+    if was and now:
+        words = f"{words} of step {step} {_show(was[0])} -> {_show(now[0])}"
+        yield Evidence("signal", words, was[0], now[0])
+
+
+def _other_entropy(facts: Facts) -> object:
     moved = facts.metric_moved("entropy") and not facts.metric_moved("reward")
-    return facts.entry in STAGES[1:-1] and moved
+    return facts.entry in STAGES[1:-1] and moved and [*_evidence(facts, "entropy", "entropy")]
+
+
+def _show(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
 
 
 def _row(
@@ -104,10 +121,11 @@ ROWS = (
     _row(_other_mask, "the completions have the same text as the sampled ones, but other ids or "
         "another mask: {completion_tokens} tokens are trained", ("print ids and mask of one "
         "completion as sampled and as trained: where does it end?",), 0.95),
-    _row(lambda f: _other_samples(f) or _sampled_at_step_2(f),
-        "the same prompts and parameters give different completions", GENERATION),
+    _row(_other_samples, "the same prompts and parameters give different completions", GENERATION),
+    _row(_sampled_at_step_2, "equal parameters give different completions at step 2", GENERATION),
     _row(_exchanged, "completions get the scores of other completions", REWARD[::-1], 0.96),
-    _row(_other_rewards, "rewards differ for equal completions", REWARD, 0.95),
+    _row(_other_rewards, lambda f: ("all completions get the same reward"
+        if f.failed("reward_varies") else "rewards differ for equal completions"), REWARD, 0.95),
     _row(lambda f: f.failed("starts_at_ratio_one"),
         "the trained policy is not the one that sampled", LOGITS, 0.8),
     _row(_other_entropy,

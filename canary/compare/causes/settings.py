@@ -13,7 +13,6 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.exact.changes import named
 from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Check, KeyChange
 
@@ -132,15 +131,16 @@ def _advice(category: C, facts: Facts) -> tuple[str, ...]:
     return (f"look for the code, or the default of a package, that sets {change.name}",)
 
 
-def _environment(facts: Facts) -> list[str]:
-    """Return what changed of the environment, if something is to be explained."""
-    keys = [one.key for one in facts.report.environment_changes if not one.cosmetic]
-    return keys if facts.entry or facts.slower or facts.report.failed_checks else []
+def _environment(facts: Facts) -> list[KeyChange]:
+    changes = [c for c in facts.report.environment_changes if not c.cosmetic]
+    worse = facts.entry is not None or facts.slower is not None or facts.report.failed_checks
+    return changes[:4] if worse else []
 
 
 # fmt: off
 ROWS = (
-    Row(C.ENVIRONMENT, _environment, lambda f: f"{named(_environment(f), 4)} changed",
+    Row(C.ENVIRONMENT, _environment,
+        lambda f: f"{', '.join(change.key for change in _environment(f))} changed",
         ("run the baseline in the new environment: a remaining difference comes from the code",),
         lambda f: 0.7 if f.entry is None and f.slower else 0.45),
     *(

@@ -50,17 +50,34 @@ def phase_of(*names: str) -> Callable[[Facts], PhaseGrowth | None]:
     return lambda facts: None if facts.entry else facts.grown_phase(*names)
 
 
-def _kernel(facts: Facts) -> object:
-    """Whether a count rose, unless kept tensors failed: what failed speaks, not what rose a little
-    beside it."""
+def _kernel(facts: Facts) -> list[object]:
+    """Return the counts that rose, with the phase, operators and memory that go with them."""
+    found: list[object] = [*risen(facts, *COUNTS)[:3]]
     kept = facts.failed("live_memory") and not facts.failed(*COUNTS)
-    return not kept and risen(facts, *COUNTS) and (facts.grown_phase(*COMPUTING) or True)
+    if not found or kept:  # What failed speaks, not what rose a little beside it.
+        return []
+    grown = [row for row in facts.operators.rows if (row.growth_calls or 0) > 0]
+    grown.sort(key=lambda row: -(row.growth_calls or 0))
+    names = ", ".join(f"{row.name} {row.growth_calls:+,.0f}" for row in grown[:3])
+    found.append(facts.grown_phase(*COMPUTING))
+    found += [Evidence("operators", f"calls per step: {names}", unit="calls")] * bool(grown)
+    return found
 
 
 def _more_work(facts: Facts) -> str:
+    cut = facts.difference("batches", "micro_batches")
+    if facts.rose("recompiles"):
+        return "compiled code is recompiled in each step"
+    if cut is not None and facts.entry is None:
+        return f"the same rows take {cut.current} micro-batches per step instead of {cut.baseline}"
     if facts.more_forwards:
-        return "each step has more forward passes: {:,} -> {:,}".format(*facts.forwards)
-    return f"each step does more work{'' if facts.entry else ' for the same result'}"
+        was, now = facts.forwards
+        return f"each step has more forward passes: {was} -> {now}"
+    if facts.failed("host_reads") and not facts.failed("operators", "flops"):
+        return "Python reads more values from the device in each step, and waits for them"
+    more = facts.rose("flops") and facts.failed("operators", "flops")
+    same = " for the same result" if facts.entry is None else ""
+    return f"each step {'computes more' if more else 'calls more operators'}{same}"
 
 
 def _work_sign(facts: Facts) -> str:
@@ -71,8 +88,18 @@ def _work_sign(facts: Facts) -> str:
     return "operators_of_data" if of_data else "operators"
 
 
+def _leak(facts: Facts) -> object:
+    found = [facts.rose("live_tensors"), facts.failed("memory_growth")]
+    return any(found) and found
+
+
 def _peak(facts: Facts) -> object:
-    return facts.failed("max_memory", "reserved_memory") and not facts.failed("live_memory")
+    """Return the peaks that grew, with the allocations that were tried again."""
+    found = [facts.failed("max_memory"), facts.failed("reserved_memory")]
+    was, now = (record.memory.alloc_retries or 0 for record in (facts.before, facts.now))
+    words = f"allocations retried after the cache was freed {was} -> {now}"
+    retried = [Evidence("signal", words, was, now)] * (now > was)
+    return any(found) and not facts.failed("live_memory") and [*found, *retried]
 
 
 GREW = 1.25
@@ -80,20 +107,20 @@ SHARE_OF_STEP = 0.05
 """Smallest growth of waiting that matters, as a share of the step."""
 
 
-def _waiting(facts: Facts) -> Evidence | None:
+def _waiting(facts: Facts) -> list[Evidence]:
     """Return the growth of the time in collectives."""
     sides = [(side.ranks.get("wait_s") or {}).get("mean") for side in (facts.before, facts.now)]
     was, now = map(number, sides)
     least = SHARE_OF_STEP * facts.now.perf.step_time.mean
     if was is None or now is None or now <= GREW * was or now - was <= least:
-        return None
+        return []
     words = f"waiting in collectives {1e3 * was:.3g} -> {1e3 * now:.3g} ms per step"
-    return Evidence("signal", words)
+    return [Evidence("signal", words, 1e3 * was, 1e3 * now, "ms")]
 
 
 def _written(facts: Facts) -> object:
     found = risen(facts, "bytes_written", "files_written")
-    return found and (facts.grown_phase("checkpoint", "logging") or True)
+    return found and [*found, facts.grown_phase("checkpoint", "logging")]
 
 
 def _named(*phases: str) -> Callable[[Facts], str]:
@@ -110,7 +137,7 @@ def _share(facts: Facts, name: str, words: str, least: float) -> Evidence | None
         return None
     was, now = map(statistics.median, sides)
     grew = now - was >= 100 * least
-    return Evidence("signal", f"{words} {was:.0f} -> {now:.0f}%") if grew else None
+    return Evidence("signal", f"{words} {was:.0f} -> {now:.0f}%", was, now, "%") if grew else None
 
 
 def _same_work(facts: Facts) -> bool:
@@ -140,14 +167,13 @@ ROWS = (
     Row(C.KERNEL, _kernel, _more_work, WORK, 0.93, _work_sign),
     _memory(lambda f: any(record.status == "oom" for record in f.current),
         "training ran out of memory", HOLDS),
-    _memory(lambda f: f.rose("live_tensors") or f.failed("memory_growth"),
-        "memory grows with every step: something keeps tensors alive", KEPT, 0.96,
+    _memory(_leak, "memory grows with every step: something keeps tensors alive", KEPT, 0.96,
         "live_tensors"),
     _memory(lambda f: f.failed("live_memory"), "more tensors stay alive between steps", KEPT, 0.93,
         "live_memory"),
     _memory(_peak, "peak or reserved memory is larger for the same work", (*HOLDS,
         "look for lengths that vary from step to step"), 0.85, "max_memory"),
-    Row(C.COMMUNICATION, lambda f: f.rose("collectives") and (_waiting(f) or True),
+    Row(C.COMMUNICATION, lambda f: (more := f.rose("collectives")) and [more, *_waiting(f)],
         "the ranks communicate more often per step",
         ("count the synchronisations of gradients per update: one, or one per micro-batch?",
         "look for metrics that are gathered in every step"), 0.96, "collectives"),

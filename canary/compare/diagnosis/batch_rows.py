@@ -11,6 +11,8 @@ from canary.record.exact import Micro
 
 Steps = Sequence[Sequence[Micro]]
 
+Key = Literal["rows", "texts"]
+KEYS: tuple[Key, ...] = ("rows", "texts")
 COMPLETIONS = "completion_ids"
 
 
@@ -24,8 +26,16 @@ class BatchChange:
     """Each step has the same sequences in the same places; padding may differ."""
     same_multiset: bool = False
     """All steps together have the same sequences."""
+    same_set_in_steps: bool = False
+    """Each step has the same sequences, in any place."""
     same_texts: bool = False
     """All steps together have the same decoded texts."""
+    texts_known: bool = False
+    """Whether both sides recorded texts; they need a tokenizer for that."""
+    in_place: float = 0.0
+    """Share of the baseline's sequences that are in the same place, 0 to 1."""
+    shared: float = 0.0
+    """Share of the baseline's sequences that the current side has in any place."""
     same_prompts: bool = False
     """Online RL: the prompts are equal."""
     same_prompt_texts: bool = False
@@ -44,18 +54,22 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
     before, after = baseline[:common], current[:common]
     if not all("rows" in micro for side in (before, after) for step in side for micro in step):
         return BatchChange(known=False)
-    rows = [_steps(side, "rows") for side in (before, after)]
+    rows, texts = ([_steps(side, key) for side in (before, after)] for key in KEYS)
     pools, prompts = [*map(_pool, rows)], [*map(_prompts, rows)]
     if not all(pools):
         return BatchChange(known=False)  # batches in which no tensor is named as ids
-    was_texts, now_texts = (_steps(side, "texts") for side in (before, after))
-    steps = zip(*rows, strict=True)
+    was_texts, now_texts = texts
+    steps = [*zip(*rows, strict=True)]
     differing = [number for number, (was, now) in enumerate(steps, start=1) if was != now]
     return BatchChange(
         known=True,
         same_rows=not differing,
         same_multiset=pools[0] == pools[1],
+        same_set_in_steps=all(Counter(was.values()) == Counter(now.values()) for was, now in steps),
         same_texts=bool(was_texts[0]) and _pool(was_texts) == _pool(now_texts),
+        texts_known=all(side[0] for side in texts),
+        in_place=sum(len(was.items() & now.items()) for was, now in steps) / pools[0].total(),
+        shared=(pools[0] & pools[1]).total() / pools[0].total(),
         same_prompts=prompts[0] == prompts[1],
         same_prompt_texts=prompts[0] != prompts[1]
         and bool(_prompts(was_texts))
@@ -71,7 +85,7 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
 Place = tuple[int, str, int]
 
 
-def _steps(side: Steps, key: Literal["rows", "texts"]) -> list[dict[Place, str]]:
+def _steps(side: Steps, key: Key) -> list[dict[Place, str]]:
     """Return for each step the hash at each place (micro-batch, tensor, row)."""
     return [
         {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.compare.commands import setting_name
-from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import Evidence, EvidenceKind
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.report import KeyChange
@@ -41,13 +41,22 @@ class SettingChange:
 
     def sentence(self) -> str:
         """Return the change in words."""
-        return f"{self.key} {shown(self.baseline)} -> {shown(self.current)}"
+        if self.in_config:
+            return f"{self.key} {shown(self.baseline)} -> {shown(self.current)}"
+        sides = (self.baseline, self.current)
+        was, now = ("its default" if value is None else str(value) for value in sides)
+        return f"{self.key} {was} -> {now}"
 
     def evidence(self) -> Evidence:
         """Return the change as evidence."""
-        if self.in_config:
-            return Evidence("config", self.sentence())
-        return Evidence("code", f"{self.sentence()}, set by code or by a default")
+        aside = "" if self.in_config else ", set by code or by a default"
+        words = f"{self.sentence()}{aside}"
+        kind: EvidenceKind = "config" if self.in_config else "code"
+        return Evidence(kind, words, _simple(self.baseline), _simple(self.current))
+
+
+def _simple(value: Any) -> float | int | str | None:
+    return value if isinstance(value, float | int | str) or value is None else str(value)
 
 
 def setting_changes(

@@ -8,12 +8,14 @@ from itertools import zip_longest
 from math import prod
 from typing import Literal, get_args
 
+from canary.compare.alerts import new_alerts
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.row import Finding, Row
+from canary.compare.diagnosis.known_faults import known_faults
+from canary.compare.diagnosis.row import Finding, Row, evidence_of
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, Suspect
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.stages import STAGE_OF
-from canary.compare.place_words import where
+from canary.compare.place_words import SHOWN, sentence, where
 from canary.compare.places import OF_STAGE as PHASES_OF_STAGE
 from canary.compare.report import Check, CheckStatus, Group
 from canary.record.phases import PHASES
@@ -245,7 +247,7 @@ def _of_one_effect(
     order = sorted(able, key=lambda one: (counted and all(map(is_timed, able[one])), -sure[one]))
     best = sure[order[0]] if order else 0.0
     # Of two causes of one effect, the second is right at most as often as the first is wrong.
-    suspects = [_suspect(one, min(sure[one], 1 - best), able[one]) for one in order]
+    suspects = [_suspect(one, min(sure[one], 1 - best), able[one], facts) for one in order]
     if best >= NAMED:
         return [replace(suspects[0], confidence=round(best, 3)), *suspects[1:]]
     if effect != "cost" and facts.entry in OF_STAGE and facts.report.places.code:
@@ -254,10 +256,15 @@ def _of_one_effect(
     return [_unknown(facts, 1 - best, bool(suspects)), *suspects]
 
 
-def _suspect(category: C, confidence: float, findings: Sequence[Finding]) -> Suspect:
-    """Return the suspect of one category's findings: the strongest says what happened."""
+def _suspect(category: C, confidence: float, findings: Sequence[Finding], facts: Facts) -> Suspect:
+    """Return a suspect with the evidence of its findings, and with whatever else differs."""
     ordered = sorted(findings, key=lambda finding: -finding.strength)
-    evidence = {item.message: item for finding in ordered for item in finding.evidence}
+    evidence = [item for finding in ordered for item in finding.evidence]
+    if facts.entry is not None and not any(finding.sign for finding in findings):
+        inner = (d for d in facts.report.differences if d.stage not in ("environment", "config"))
+        evidence += evidence_of(next(inner, None))
+    evidence += _other_changes(facts)
+    unique = list({item.message: item for item in evidence}.values())
     # The first advice of each row comes before the second of any.
     advice = zip_longest(*(finding.actions for finding in ordered))
     actions = dict.fromkeys(action for several in advice for action in several if action)
@@ -266,9 +273,30 @@ def _suspect(category: C, confidence: float, findings: Sequence[Finding]) -> Sus
         category,
         round(confidence, 3),
         words[:1].upper() + words[1:] + ("" if words.endswith((".", "?")) else "."),
-        tuple(sorted(evidence.values(), key=lambda item: ORDER.index(item.kind))),
+        tuple(sorted(unique, key=lambda item: ORDER.index(item.kind))),
         tuple(actions)[:4],
     )
+
+
+def _other_changes(facts: Facts) -> Iterator[Evidence]:
+    """Yield what else differs; it is listed with every suspect and makes none likelier."""
+    yield from _changed_code(facts)
+    yield from evidence_of([c for c in facts.report.environment_changes if not c.cosmetic][:4])
+    yield from known_faults(facts)
+    yield from [change.evidence() for change in facts.settings if change.in_config][:4]
+    for alert in new_alerts(facts.current, facts.baseline)[:3]:
+        yield Evidence("signal", f"{alert.type} at step {alert.step}: {alert.message}")
+    if files := [file.path for file in facts.source.files]:
+        more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+        yield Evidence("git", f"the change touches {', '.join(files[:5])}{more}")
+
+
+def _changed_code(facts: Facts) -> list[Evidence]:
+    """Return the changed code that ran, best first."""
+    return [
+        Evidence("code", sentence(place), path=place.name, line=place.line)
+        for place in facts.report.places.code[:SHOWN]
+    ]
 
 
 def _of_place(facts: Facts, weak: Mapping[C, Sequence[Finding]]) -> Suspect:
@@ -283,13 +311,14 @@ def _of_place(facts: Facts, weak: Mapping[C, Sequence[Finding]]) -> Suspect:
     words = f"{entry.words} {entry.verb} first, and code that ran before changed: {where(place)}"
     actions = (f"undo {where(place)}, or accept the change", OF_LEARNING[1])
     finding = Finding(category, NAMED, words, (), actions)
-    return _suspect(category, NAMED, [finding, *weak.get(category, ())])
+    return _suspect(category, NAMED, [finding, *weak.get(category, ())], facts)
 
 
 def _unknown(facts: Facts, confidence: float, weak: bool) -> Suspect:
-    """Return the suspect of no mechanism."""
+    """Return the suspect of no mechanism, with known faults of changed packages."""
     words = (
         "The evidence is too weak to name a cause." if weak else "No recorded signal explains it."
     )
+    evidence = (*known_faults(facts), *_changed_code(facts))
     actions = OF_LEARNING if facts.entry else OF_SPEED
-    return Suspect(C.UNKNOWN, round(confidence, 3), words, (), actions)
+    return Suspect(C.UNKNOWN, round(confidence, 3), words, evidence, actions)

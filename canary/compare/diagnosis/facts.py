@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 from canary.compare.checks import SPEED
 from canary.compare.diagnosis.batch_rows import BatchChange, batch_change
 from canary.compare.diagnosis.changed_settings import SettingChange, setting_changes
+from canary.compare.diagnosis.operators import OperatorDifferences, operator_differences
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.exact.inputs_stages import is_rollout, not_seen, total
@@ -199,6 +200,23 @@ class Facts:
         return self.signal("scores") is not None and other is not None
 
     @cached_property
+    def gradient_factor(self) -> float | None:
+        """Return the factor by which the first gradient of every module group grew, or None."""
+        before, after = self.exact(lambda e: e.get("first_gradient", {}).get("groups", {}))
+        pairs = [
+            (was, after[name])
+            for name, was in before.items()
+            if is_finite(was) and is_finite(after.get(name))
+        ]
+        largest = max((was for was, _ in pairs), default=0.0)
+        factors = sorted(now / was for was, now in pairs if was > 1e-4 * largest)
+        if not factors or factors[0] <= 0:
+            return None
+        middle = factors[len(factors) // 2]
+        same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
+        return middle if same and abs(middle - 1) > 2e-3 else None
+
+    @cached_property
     def gradient_cut(self) -> Evidence | None:
         """Return evidence of a backward through less of the graph, or None.
 
@@ -206,12 +224,12 @@ class Facts:
         """
         was, now = self.forwards
         fewer = -self.more_calls("mm.")
-        more = (name for name, grown in self.calls.items() if grown > 0)
+        more = [row.name for row in self.operators.rows if (row.growth_calls or 0) > 0]
         others = [name for name in more if not any(part in name for part in NO_WORK)]
         if was is None or was != now or fewer <= 0 or others:
             return None
         words = f"{fewer:,.0f} fewer matrix products per step for equally many forward passes"
-        return Evidence("operators", words)
+        return Evidence("operators", words, unit="calls")
 
     @cached_property
     def first_other_update(self) -> int | None:
@@ -296,14 +314,17 @@ class Facts:
         return next((phase for phase in grown if phase.phase in names), None)
 
     @cached_property
-    def calls(self) -> Mapping[str, int]:
-        """Return how many more calls per step each operator had; empty if a look has no counts."""
-        was, now = self.exact(lambda exact: exact.get("work", {}).get("operators", {}))
-        return {one: now.get(one, 0) - was.get(one, 0) for one in {**was, **now} if was and now}
+    def operators(self) -> OperatorDifferences:
+        """Return the operators that differ."""
+        return operator_differences(self.now, self.before)
 
-    def more_calls(self, *parts: str) -> int:
+    def more_calls(self, *parts: str) -> float:
         """Return how many more calls per step the operators with one of these in their name had."""
-        return sum(more for name, more in self.calls.items() if any(map(name.__contains__, parts)))
+        return sum(
+            row.growth_calls or 0.0
+            for row in self.operators.rows
+            if any(part in row.name for part in parts)
+        )
 
     @cached_property
     def settings(self) -> tuple[SettingChange, ...]:

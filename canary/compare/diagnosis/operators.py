@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from canary.record.profile import LISTED
@@ -41,28 +42,42 @@ class OperatorTable:
     complete: bool = True
     """Whether all operators are listed; otherwise those with the least self time are missing."""
 
-    @property
+    # Cached, not computed per row: a table from an unknown source may be long.
+    @cached_property
     def total_ms(self) -> float:
         """Return the self time of all listed operators."""
         return sum(use.self_ms or 0.0 for use in self.uses.values())
 
-    def lacks(self, name: str) -> bool:
-        """Whether the table does not say how often an operator was used."""
-        return not self.complete and name not in self.uses
+    @cached_property
+    def most_unlisted_ms(self) -> float:
+        """Return the longest self time that an unlisted operator can have."""
+        times = [use.self_ms or 0.0 for use in self.uses.values()]
+        return min(times, default=0.0) if not self.complete else 0.0
+
+    def use(self, name: str) -> OperatorUse | None:
+        """Return an operator's use; None if it may be missing in the table."""
+        none = OperatorUse(0.0, None if self.clock is None else 0.0)
+        return self.uses.get(name, none if self.complete else None)
+
+    def ms(self, name: str) -> float:
+        """Return an operator's self time; of one that may be missing the most that it can be."""
+        found = self.use(name)
+        return self.most_unlisted_ms if found is None else found.self_ms or 0.0
 
 
 @dataclass(frozen=True)
 class OperatorDifference:
-    """One operator on both sides."""
+    """One operator on both sides; a side is None if its table is incomplete and lacks it."""
 
     name: str
     change: Change
-    baseline: OperatorUse
-    current: OperatorUse
+    baseline: OperatorUse | None
+    current: OperatorUse | None
     growth_ms: float | None
-    """Self time per step, current less baseline; None if times were not measured."""
-    growth_calls: float
-    """Calls per step, current less baseline."""
+    """Self time per step, current less baseline; a lower bound if a side is None; None if times
+    were not measured."""
+    growth_calls: float | None
+    """Calls per step, current less baseline; None if a side is None."""
 
 
 @dataclass(frozen=True)
@@ -131,15 +146,12 @@ def of_rows(
 def table_differences(
     current: OperatorTable, baseline: OperatorTable, *, reason: str = ""
 ) -> OperatorDifferences:
-    """Return the operators that differ between two tables of one kind, largest growth first. One
-    that an incomplete table lacks is left out."""
+    """Return the operators that differ between two tables of one kind, largest growth first."""
     timed = current.clock is not None
     names = dict.fromkeys((*current.uses, *baseline.uses))
-    known = [name for name in names if not (current.lacks(name) or baseline.lacks(name))]
-    least_ms = LEAST_SHARE * max(current.total_ms, baseline.total_ms)
-    found = (_difference(name, current, baseline, least_ms) for name in known)
+    found = (_difference(name, current, baseline) for name in names)
     rows = [row for row in found if row.change != "same"]
-    rows.sort(key=lambda row: (-(row.growth_ms or 0.0), -row.growth_calls, row.name))
+    rows.sort(key=lambda row: (-(row.growth_ms or 0.0), -(row.growth_calls or 0.0), row.name))
     return OperatorDifferences(
         source="profiler" if timed else "look",
         clock=current.clock,
@@ -150,17 +162,18 @@ def table_differences(
     )
 
 
-def _difference(
-    name: str, current: OperatorTable, baseline: OperatorTable, least_ms: float
-) -> OperatorDifference:
+def _difference(name: str, current: OperatorTable, baseline: OperatorTable) -> OperatorDifference:
     """Classify a change; calls have no noise, but times have."""
-    none = OperatorUse(0.0, None if current.clock is None else 0.0)
-    was, now = (side.uses.get(name, none) for side in (baseline, current))
-    calls = now.calls - was.calls
-    ms = None if was.self_ms is None or now.self_ms is None else now.self_ms - was.self_ms
-    least = max(least_ms, TIME_TOLERANCE * min(was.self_ms or 0.0, now.self_ms or 0.0))
-    grew = ms if ms is not None and abs(ms) > least else calls
-    change: Change = "grown" if grew > 0 else "shrunk" if grew < 0 else "same"
-    if not (now.calls and was.calls):
+    now, was = current.use(name), baseline.use(name)
+    calls = now.calls - was.calls if now is not None and was is not None else None
+    ms = None if current.clock is None else current.ms(name) - baseline.ms(name)
+    # The shorter time decides; an unlisted side has none.
+    shorter = min(use.self_ms or 0.0 for use in (was, now) if use is not None)
+    least = max(LEAST_SHARE * max(current.total_ms, baseline.total_ms), TIME_TOLERANCE * shorter)
+    change: Change = "same"
+    if now is not None and was is not None and not (now.calls and was.calls):
         change = "new" if now.calls else "gone"
+    elif (ms is not None and abs(ms) > least) or calls:
+        grew = ms if ms is not None and abs(ms) > least else calls or 0.0
+        change = "grown" if grew > 0 else "shrunk"
     return OperatorDifference(name, change, was, now, ms, calls)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from canary.compare.diagnosis.suspects import Evidence, RegressionCategory
+from canary.compare.exact.changes import shown
+from canary.compare.report import Check, Difference, KeyChange
 from canary.compare.timing.phases import PhaseGrowth
 
 if TYPE_CHECKING:
@@ -32,11 +34,11 @@ class Row:
 
     category: RegressionCategory
     when: Callable[[Facts], object]
-    """Returns something false if it is not the cause. `Evidence` and phases that it returns, alone
-    or in a sequence, are shown; checks and differences stand elsewhere in an answer."""
+    """What shows the cause: differences, checks, phases, evidence, True; something false if it is
+    not the cause."""
     says: str | Callable[[Facts], str]
-    """What happened, not what usually causes it. `{f.x}` is a value of the facts and `{eos_labels}`
-    a count of the batches on both sides."""
+    """What happened, not what usually causes it. In a text, `{f.x}` is a value of the facts and
+    `{eos_labels}` a count of the batches on both sides."""
     advice: tuple[str, ...] | Callable[[Facts], tuple[str, ...]]
     """What to look at or to compute. It asks to change only what the comparison saw changed."""
     strength: float | Callable[[Facts], float] = 0.9
@@ -53,11 +55,11 @@ class Row:
         if not (seen := self.when(facts)):
             return None
         says = self.says if isinstance(self.says, str) else self.says(facts)
+        words = says.format_map(_Values(f=facts)) if says is self.says else says
         advice = self.advice(facts) if callable(self.advice) else self.advice
         sign = self.sign(facts) if callable(self.sign) else self.sign
         strength = self.strength(facts) if callable(self.strength) else self.strength
-        words = says.format_map(_Values(f=facts)) if says is self.says else says
-        evidence = tuple(_evidence(seen))
+        evidence = tuple(evidence_of(seen))
         return Finding(self.category, strength, words, evidence, advice, sign, self.equal)
 
 
@@ -67,12 +69,25 @@ class _Values(dict[str, Any]):
         return f"{was:,} -> {now:,}"
 
 
-def _evidence(seen: object) -> Iterator[Evidence]:
-    for one in seen if isinstance(seen, list | tuple) else (seen,):
-        if isinstance(one, PhaseGrowth):
-            yield _of_phase(one)
-        elif isinstance(one, Evidence):
-            yield one
+def evidence_of(seen: object) -> Iterator[Evidence]:
+    """Yield what a row saw as evidence."""
+    if isinstance(seen, Evidence):
+        yield seen
+    elif isinstance(seen, Check):
+        yield Evidence("signal", seen.message, seen.baseline, seen.current, seen.unit)
+    elif isinstance(seen, Difference):
+        was, now = seen.baseline, seen.current
+        simple = all(isinstance(v, float | int | str) or v is None for v in (was, now))
+        values = (was, now) if simple else (None, None)
+        yield Evidence("first difference", seen.sentence(), *values)
+    elif isinstance(seen, KeyChange):
+        was, now = shown(seen.baseline), shown(seen.current)
+        yield Evidence("environment", f"{seen.key} {was} -> {now}", was, now)
+    elif isinstance(seen, PhaseGrowth):
+        yield _of_phase(seen)
+    elif isinstance(seen, Sequence) and not isinstance(seen, str):
+        for one in seen:
+            yield from evidence_of(one)
 
 
 def _of_phase(phase: PhaseGrowth) -> Evidence:
@@ -84,4 +99,4 @@ def _of_phase(phase: PhaseGrowth) -> Evidence:
     else:
         words = f"{phase.phase} {was:,.4g} -> {now:,.4g} ms per step"
         words += f" (expected on this machine: {expected:,.4g})"
-    return Evidence("phase", words)
+    return Evidence("phase", words, was, now, "ms")

@@ -28,19 +28,24 @@ class RegressionCategory(StrEnum):
     UNKNOWN = "unknown"
 
 
-EvidenceKind = Literal["signal", "phase", "operators", "code", "config", "git"]
-"""In the order in which evidence is shown. `code`: a setting that no config sets."""
+EvidenceKind = Literal[
+    "first difference", "signal", "phase", "operators", "code", "environment", "config", "git"
+]
+"""In the order in which evidence is shown."""
 
 Shown = float | int | str | None
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One fact that supports a suspect, and that no check, difference or place says."""
+    """One fact that supports a suspect."""
 
     kind: EvidenceKind
     message: str
     """The fact in words, with its numbers and units."""
+    baseline: Shown = None
+    current: Shown = None
+    unit: str = ""
     path: str = ""
     """The file in the repository that it names."""
     line: int | None = None
@@ -67,6 +72,8 @@ class Suspect:
 class Diagnosis:
     """Suspects, the likeliest first; empty if nothing got worse."""
 
+    summary: str = ""
+    """One line."""
     suspects: tuple[Suspect, ...] = ()
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from math import prod
 from typing import Any, Literal
@@ -132,6 +133,9 @@ def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
     words = f"the same rows in {now} micro-batches per step, {was} in the baseline"
     if was == now:
         words = f"the same rows in different micro-batches, from step {first + 1} on"
+    pads = [total(side, "pad_tokens") for side in (before, after)]
+    if pads[0] != pads[1]:
+        words += f" (pad tokens {_count(pads[0])} -> {_count(pads[1])} over {len(before)} steps)"
     return Difference(
         "batches", "micro_batches", was, now, count=steps, detail=words, step=first + 1
     )
@@ -177,11 +181,17 @@ def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, 
 
 def _without_counts(before: Steps, after: Steps) -> str:
     """Describe the difference of batches with equal token counts, by their row hashes."""
-    was, now = ([micro.get("rows") for step in side for micro in step] for side in (before, after))
-    if not all((*was, *now)):
+    sides = [[micro.get("rows") for step in side for micro in step] for side in (before, after)]
+    if not all(rows for side in sides for rows in side):
         return "different values, same shape"
-    masks = was == now
-    return "same sequences, different masks or labels" if masks else "different sequences or order"
+    if sides[0] == sides[1]:
+        return "same sequences, different masks or labels"
+    counted = all(total(side, "input_tokens") is not None for side in (before, after))
+    return "different tokens, equal counts" if counted else "different sequences or order"
+
+
+def _count(total: int | None) -> str:
+    return "not counted" if total is None else f"{total:,}"
 
 
 def total(steps: Steps, key: TokenCount) -> int | None:
@@ -203,9 +213,22 @@ def model_differences(sides: Sides) -> list[Difference]:
         was, now = before.get(key), after.get(key)
         if key in ELSEWHERE or was == now or not (was or now):
             continue
-        found.append(_model_difference(key, was, now))
+        difference = _model_difference(key, was, now)
+        if key == "trainable_tensors":
+            groups = (before.get("trainable_groups") or {}, after.get("trainable_groups") or {})
+            difference = replace(difference, detail=difference.detail + _in_groups(*groups))
+        found.append(difference)
     order = ("trainable_tensors", "trainable_parameters", "dtypes", "parameters")
     return sorted(found, key=lambda d: order.index(d.signal) if d.signal in order else len(order))
+
+
+def _in_groups(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """Return the end of a sentence: the module groups whose trainable parameters differ."""
+    names = [
+        name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)
+    ]
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f" ({', '.join(names[:2])}{more})" if names and before and after else ""
 
 
 def _model_difference(key: str, was: Any, now: Any) -> Difference:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from canary.compare.exact.changes import named
 from canary.compare.exact.inputs_stages import cut_otherwise, is_rollout
 from canary.compare.exact.sides import (
     Sides,
@@ -149,9 +148,7 @@ def tensors_changed(sides: Sides) -> list[Difference]:
     if was == now:
         return []
     names = [set(side.get("tensors_unchanged", [])) for side in (before, after)]
-    others = sorted(names[0] ^ names[1])
-    words = f"tensors changed {was} -> {now}{f' ({named(others, 2)})' if others else ''}"
-    count = len(others) or 1
+    words, count = f"tensors changed {was} -> {now}", len(names[0] ^ names[1]) or 1
     return [learned("first_update", "tensors_changed", was, now, words, count=count)]
 
 
@@ -242,6 +239,8 @@ def _sequence(
 
 
 APPLIED_GRADIENT = "applied_gradient"
+CUT = 1e-3
+"""A norm that drops by more than this share was clipped."""
 
 
 def applied_gradient(sides: Sides) -> list[Difference]:

@@ -114,7 +114,7 @@ def said(verdict: Verdict, category: str | None, confidence: float = 0.8) -> Com
     suspects = (
         () if category is None else (Suspect(RegressionCategory(category), confidence, "words"),)
     )
-    return Comparison(verdict, "", diagnosis=Diagnosis(suspects))
+    return Comparison(verdict, "", diagnosis=Diagnosis("", suspects))
 
 
 def scored(verdict: Verdict, category: str | None, **row: Any) -> Outcome:

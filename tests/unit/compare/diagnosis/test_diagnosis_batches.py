@@ -66,6 +66,29 @@ def padded(seed: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": present, "labels": labels}
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "words"), [(1, 1, "covers the padding too"), (0, 0, "covers fewer positions")]
+)
+def test_a_mask_of_the_same_ids_is_no_other_length(first: int, last: int, words: str) -> None:
+    batches, now = [*map(padded, range(6))], [*map(padded, range(6))]
+    for batch in now:
+        batch["attention_mask"][:, 0], batch["attention_mask"][:, -2:] = first, last
+    top = against(batches, now)
+    assert (top.category, words in top.description) == ("data", True)
+    assert "sequences" not in top.description
+
+
+def test_batches_that_part_after_equal_steps_are_said_to_with_the_step() -> None:
+    batches = [*map(padded, range(6))]
+    for other, words in (
+        ([*batches[:3], *batches[4:], batches[3]], "sequences come in another order from step 4"),
+        ([*batches[:3], *map(padded, range(16, 19))], "different sequences, from step 4 on"),
+    ):
+        said = against(batches, other, *seen("trajectory", losses=later(LOSSES, 4))).description
+        assert words in said
+        assert "Other code may have drawn random numbers before" in said
+
+
 def accumulated(times: int) -> RunRecord:
     """A record of five steps whose loop accumulates so many micro-batches of four rows."""
     made = changed(sides()[times > 1], *(OTHER_LOSS if times > 1 else ()))
@@ -77,11 +100,16 @@ def accumulated(times: int) -> RunRecord:
     return made
 
 
-def test_steps_of_more_rows_are_said_to_be() -> None:
-    top = compare_to_baseline(accumulated(4), accumulated(1), gates=()).diagnosis.top_suspect
-    assert top is not None
-    assert top.category == "data"
-    assert top.description == "Each step has another number of rows: 4 -> 16."
+def test_steps_of_more_rows_are_said_to_be_with_their_setting() -> None:
+    one, four = accumulated(1), accumulated(4)
+    setting = "gradient_accumulation_steps"
+    for before, now, words in (
+        (one, four, f"Each step has 4 times as many rows: 4 -> 16 ({setting} 1 -> 4)."),
+        (four, one, f"Each step has fewer rows: 16 -> 4 ({setting} 4 -> 1)."),
+    ):
+        top = compare_to_baseline(now, before, gates=()).diagnosis.top_suspect
+        assert top is not None
+        assert (top.category, top.description) == ("data", words)
 
 
 def test_the_first_line_has_the_count_of_data_or_batches_that_differ() -> None:
@@ -117,7 +145,7 @@ def test_what_the_loss_gets_beside_the_batch_is_advised_where_it_was_not_seen() 
 def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:
     batches = [pair_of(seed) for seed in range(6)]
     masked = [{"0": one["0"], "1": one["1"].where(one["1"] > 5, -100)} for one in batches]
-    assert "of the same sequences differ" in against(batches, masked).description
+    assert "labels differ for the same sequences" in against(batches, masked).description
 
 
 @pytest.mark.parametrize(
@@ -202,8 +230,8 @@ def test_scores_that_are_new_in_a_batch_differ() -> None:
     assert compare_to_baseline(after, before, gates=()).check("batches").status == "changed"
 
 
-def without_eos() -> list[Change]:
-    """No EOS in any micro-batch."""
+def without_eos(others: int = 0) -> list[Change]:
+    """No EOS in any micro-batch, and so many other tokens less."""
     assert {m.get("eos_labels") for step in exact()["batches"] for m in step}, "the example has EOS"
     return [
         (("exact", "batches", step, place, key), value)
@@ -212,23 +240,34 @@ def without_eos() -> list[Change]:
         for key, value in (
             ("eos_labels", 0),
             ("eos_inputs", 0),
-            ("input_tokens", micro["input_tokens"] - micro["eos_labels"]),
-            ("label_tokens", micro["label_tokens"] - micro["eos_labels"]),
+            ("input_tokens", micro["input_tokens"] - micro["eos_labels"] - others),
+            ("label_tokens", micro["label_tokens"] - micro["eos_labels"] - others),
         )
     ]
 
 
-def test_an_eos_that_is_gone_is_of_the_data_where_no_tokenizer_told_the_words() -> None:
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        (0, "EOS is no longer appended: "),
+        (1, "The sequences differ and have no EOS label: "),
+    ],
+)
+def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(
+    others: int, words: str
+) -> None:
     """As with a script whose trainer has no tokenizer: the model's config knows EOS."""
     before, after = (
         changed(side, *every_micro("texts", {}), (("exact", "data"), {"rows": 200}))
         for side in sides()
     )
-    after = changed(after, *OTHER_ROWS, *without_eos())
+    after = changed(after, *OTHER_ROWS, *without_eos(others))
     found = compare_to_baseline(after, before, gates=())
     top = found.diagnosis.top_suspect
     assert top is not None
-    assert top.category == "data"
+    assert top.category == "data", found.diagnosis.summary
+    assert top.description.startswith(words)
+    assert "-> 0" in top.description
     eos = found.check("labels_contain_eos")
     assert eos.status == "fail"
     assert eos.message.startswith("0 EOS among")
@@ -254,7 +293,8 @@ def test_labels_that_are_all_gone_come_before_the_nan_of_their_mean() -> None:
     assert found.first_line.startswith("Regression: no label is left in any of "), found.first_line
     assert found.check("nan_steps").status == "fail"
     assert found.diagnosis.top_suspect is not None
-    assert found.diagnosis.top_suspect.category == "data"
+    assert found.diagnosis.top_suspect.category == "data", found.diagnosis.summary
+    assert "lost labels" in found.diagnosis.top_suspect.description
 
 
 def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:

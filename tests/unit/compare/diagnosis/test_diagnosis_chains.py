@@ -100,7 +100,7 @@ def test_causes_of_one_chain_do_not_compete(name: str) -> None:
     found = slower(phases_s, *changes)
     assert found.verdict == "regression"
     top = top_of(found)
-    assert top.category == category
+    assert top.category == category, found.diagnosis.summary
     assert top.confidence > 0.8
     assert [suspect.category for suspect in found.diagnosis.suspects] == [category]
 
@@ -145,7 +145,7 @@ def test_a_doubled_learning_rate_is_named_before_the_step_time_of_a_busy_machine
     assert found.verdict == "regression"
     assert found.check("step_time_median").status == "fail"
     assert found.check("trajectory").status == "changed"
-    assert top_of(found).category == "optimizer"
+    assert top_of(found).category == "optimizer", found.diagnosis.summary
     assert "unknown" in {s.category for s in found.diagnosis.suspects}, "of the step time"
 
 

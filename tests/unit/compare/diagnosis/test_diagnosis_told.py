@@ -56,6 +56,7 @@ def test_a_run_that_failed_is_explained_by_what_its_look_and_config_tell() -> No
     top = found.diagnosis.top_suspect
     assert top is not None
     assert top.category == "optimizer"
+    assert any("gradient_explosion at step 2" in item.message for item in top.evidence)
     after.exact = {}
     top = compare_to_baseline(after, before).diagnosis.top_suspect
     assert top is not None

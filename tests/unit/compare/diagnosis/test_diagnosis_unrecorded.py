@@ -72,4 +72,5 @@ def test_where_no_row_is_likely_the_changed_code_that_ran_tells_the_kind(
     top = compare_to_baseline(*changes, gates=()).diagnosis.suspects[0]
     assert (top.category, top.confidence) == (category, 0.5)
     assert "train.py:7 in step" in top.description
+    assert any("train.py:7 in step" in item.message for item in top.evidence)
     assert top.suggested_actions[0] == "undo train.py:7 in step, or accept the change"

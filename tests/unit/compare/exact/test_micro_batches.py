@@ -102,3 +102,4 @@ def test_the_work_of_a_step_is_judged_in_whatever_micro_batches() -> None:
     assert "aten.new" in next(d for d in found.differences if d.stage == "work").sentence()
     suspect = found.diagnosis.suspects[0]
     assert suspect.category.value == "kernel"
+    assert "2 micro-batches per step instead of 1" in suspect.description
