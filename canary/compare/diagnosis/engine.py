@@ -10,7 +10,6 @@ from typing import Literal, get_args
 
 from canary.compare.alerts import new_alerts
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.known_faults import known_faults
 from canary.compare.diagnosis.row import Finding, Row, evidence_of
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, Suspect
 from canary.compare.diagnosis.suspects import RegressionCategory as C
@@ -282,7 +281,6 @@ def _other_changes(facts: Facts) -> Iterator[Evidence]:
     """Yield what else differs; it is listed with every suspect and makes none likelier."""
     yield from _changed_code(facts)
     yield from evidence_of([c for c in facts.report.environment_changes if not c.cosmetic][:4])
-    yield from known_faults(facts)
     yield from [change.evidence() for change in facts.settings if change.in_config][:4]
     for alert in new_alerts(facts.current, facts.baseline)[:3]:
         yield Evidence("signal", f"{alert.type} at step {alert.step}: {alert.message}")
@@ -315,10 +313,10 @@ def _of_place(facts: Facts, weak: Mapping[C, Sequence[Finding]]) -> Suspect:
 
 
 def _unknown(facts: Facts, confidence: float, weak: bool) -> Suspect:
-    """Return the suspect of no mechanism, with known faults of changed packages."""
+    """Return the suspect of no mechanism."""
     words = (
         "The evidence is too weak to name a cause." if weak else "No recorded signal explains it."
     )
-    evidence = (*known_faults(facts), *_changed_code(facts))
+    evidence = tuple(_changed_code(facts))
     actions = OF_LEARNING if facts.entry else OF_SPEED
     return Suspect(C.UNKNOWN, round(confidence, 3), words, evidence, actions)
