@@ -318,7 +318,10 @@ def _commit_side(
     else:
         python, environment = existing_environment(role, request.prepared, os.environ)
         refuse_foreign_code(role, python, folder, environment, repository)
-    return Side(role, label, config, folder, python, environment, output / role, request.settings)
+    return Side(
+        *(role, label, config, folder, python, environment, output / role, request.settings),
+        shows=True,
+    )
 
 
 def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]:
@@ -344,6 +347,7 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
             dict(os.environ),
             folder / role,
             request.settings,
+            shows=True,
         )
         for role, config in configs.items()
     }

@@ -113,7 +113,9 @@ def _side(role: Role, branch: str, trees: Mapping[str, Path], output_dir: Path) 
     command = f"command={json.dumps([sys.executable, 'train.py'])}"
     config = tree / "canary.yaml"
     python = Path(sys.executable)
-    return Side(role, branch, config, tree, python, os.environ, output_dir, (command,))
+    return Side(
+        *(role, branch, config, tree, python, os.environ, output_dir, (command,)), shows=True
+    )
 
 
 def _loss_gate(faulty: Comparison) -> list[str]:

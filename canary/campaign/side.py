@@ -9,8 +9,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from canary.protocol.job import STARTER, Listener
 from canary.record.folder import load_record
 from canary.record.runs import begin_campaign
 from canary.record.types import RunRecord
+from canary.runner.display.progress import steps_shown_on
 from canary.runner.run import run_canary
 
 STOP_GRACE_S = 20.0
@@ -45,11 +47,13 @@ class Side:
     output_dir: Path
     settings: tuple[str, ...] = ()
     """`--set` values, the same on both sides."""
+    shows: bool = False
+    """Whether the steps of a run are shown while it goes on."""
 
     def command(self, settings: Sequence[str]) -> list[str]:
         """Return the command of one run; `settings` override the side's settings."""
         words = [*program(self.python), "run", str(self.config)]
-        words += ["--quiet", "--output-dir", str(self.output_dir)]
+        words += [*([] if self.shows else ["--quiet"]), "--output-dir", str(self.output_dir)]
         for setting in (*self.settings, *settings):
             words += ["--set", setting]
         return words
@@ -79,7 +83,8 @@ class Side:
     def finish(self, child: subprocess.Popen[str]) -> RunRecord:
         """Wait for a run and return its record; raises like `run_with`."""
         prefix = f"{self.role} ({self.label}): " if self.role else ""
-        return load_record(folder_left(*finish_child(child), prefix))
+        ended = finish_child(child, steps_shown_on(sys.stderr))
+        return load_record(folder_left(*ended, prefix))
 
 
 def folder_left(code: int, out: str, err: str, prefix: str = "") -> Path:
@@ -130,14 +135,28 @@ def start_child(
         raise MachineError(f"cannot start {command[0]}: {error.strerror or error}") from error
 
 
-def finish_child(child: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Wait for a started command; returns like `run_child`."""
+def finish_child(
+    child: subprocess.Popen[str], saw: Callable[[str], None] = lambda _: None
+) -> tuple[int, str, str]:
+    """Wait for a started command; returns like `run_child`. `saw` gets each line of its standard
+    error when it comes."""
+    lines: list[str] = []
+
+    def read() -> None:
+        for line in child.stderr or ():
+            lines.append(line)
+            saw(line)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
     try:
-        out, err = child.communicate()
+        out = child.stdout.read() if child.stdout else ""
+        child.wait()
     except BaseException:  # Ctrl-C must not leave it running.
         stop_child(child)
         raise
-    return child.returncode, out, err
+    reader.join()
+    return child.returncode, out, "".join(lines)
 
 
 def stop_child(child: subprocess.Popen[str]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -20,6 +21,8 @@ from canary.runner.display.figures import Pace
 LINE_EVERY_S = 5.0
 REDRAW_EVERY_S = 0.125
 SHOWN_PHASES = 3
+STEP = "  step "
+"""How the line of the newest step begins."""
 ERASE = "\r\x1b[K"
 """Codes that empty the terminal's current line."""
 
@@ -96,7 +99,7 @@ class Progress(Listener):
         phases = figures.phase_words(largest)
         parts = figures.speed(pace) + figures.machine(pace) + figures.learning(pace)
         parts += [" ".join(phases)] if phases else []
-        return " · ".join([f"  step {figures.count(pace)}", *figures.time_left(pace), *parts])
+        return " · ".join([f"{STEP}{figures.count(pace)}", *figures.time_left(pace), *parts])
 
     def sampled(self, reading: Mapping[str, float]) -> None:
         """Keep the samples for the next line."""
@@ -114,5 +117,24 @@ def listener_for(stream: TextIO, quiet: bool, *, moves: bool = True) -> Listener
     line is redrawn; false if the terminal gets other output too."""
     if quiet:
         return Listener()
-    can_move = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    return Progress(stream, moves=moves and can_move)
+    return Progress(stream, moves=moves and _can_move(stream))
+
+
+def steps_shown_on(stream: TextIO) -> Callable[[str], None]:
+    """Return what takes each line that a run in another process prints, and shows its steps."""
+    moves = _can_move(stream)
+
+    def show(line: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            if moves:
+                width = shutil.get_terminal_size().columns - 1
+                stream.write(ERASE + (line.rstrip()[:width] if line.startswith(STEP) else ""))
+            elif line.startswith(STEP):
+                stream.write(line)
+            stream.flush()
+
+    return show
+
+
+def _can_move(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from canary.campaign.side import finish_child, start_child
 from canary.config.load import load_config
 from canary.protocol.job import Listener, Result
 from canary.record.summary import summarise
 from canary.record.types import Launch, RunRecord
-from canary.runner.display.progress import Progress, listener_for
+from canary.runner.display.progress import Progress, listener_for, steps_shown_on
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 from tests.unit.record.test_summary import row
 
@@ -86,6 +89,29 @@ def test_lines_come_where_nothing_can_move_and_quiet_gets_nothing(
         play(listener_for(stream, quiet=quiet))
         assert ("launch 2: 3 steps\n" in stream.getvalue()) is not quiet
         assert "\x1b" not in stream.getvalue()
+
+
+SAYS = """
+import sys
+for line in ("sft", "  step 1/2, 1 s left", "  step 2/2", "  completed", "canary: it broke"):
+    print(line, file=sys.stderr)
+print("the folder")
+"""
+
+
+def test_the_steps_of_a_run_in_another_process_are_shown_and_its_errors_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    seen = []
+    for stream in (io.StringIO(), Terminal()):
+        child = start_child([sys.executable, "-c", SAYS], tmp_path, os.environ)
+        code, out, err = finish_child(child, steps_shown_on(stream))
+        assert (code, out, err.splitlines()[-1]) == (0, "the folder\n", "canary: it broke")
+        seen.append(stream.getvalue())
+    assert seen[0] == "  step 1/2, 1 s left\n  step 2/2\n"
+    assert screen(seen[1]) == [""], "the line is gone before the answer comes"
+    assert "  step 2/2" in seen[1]
 
 
 def test_a_run_goes_on_if_nobody_reads_its_progress() -> None:
