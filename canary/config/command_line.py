@@ -104,9 +104,10 @@ def _parsed(words: tuple[str, ...]) -> Started:
 def name_of(command: Sequence[str]) -> str | None:
     """Return a canary name after the program that trains, or None: `train` for `train.py`,
     `pkg.train` for `-m pkg.train`, `trl-sft` for `trl sft`."""
-    known = [name for name in map(_name, started(command)) if name]
-    training = [name for name in known if TRAINS.search(name)]
-    return next(iter(training or known[-1:]), None)
+    known = [(name, one) for one in started(command) if (name := _name(one))]
+    training = [name for name, _ in known if TRAINS.search(name)]
+    scripts = [name for name, one in known if one.program.endswith(SCRIPTS)]
+    return next(iter(training or scripts or [name for name, _ in known[-1:]]), None)
 
 
 def _name(one: Started) -> str:

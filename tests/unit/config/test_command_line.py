@@ -24,6 +24,7 @@ from canary.config.command_line import name_of, simple_commands, started
         ("timeout 60 nice -n 5 trl dpo", "trl-dpo"),
         ("bash -euo pipefail -c 'pip install -e . && LR=1 trl sft'", "trl-sft"),
         ("bash train.sh 4", "train"),
+        ("bash -c 'cd x && python loop.py; touch done'", "loop"),
         ("python -c 'print(1)'", None),
         ("python", None),
         ("bash -c 'echo \"open'", None),
