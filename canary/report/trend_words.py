@@ -58,7 +58,7 @@ def in_one_commit(series: Series, change: ChangePoint) -> bool:
 
 
 def _size(series: Series, change: ChangePoint) -> str:
-    """Return the change in percent, `+6.1% [4.0, 8.2]`; from where to where if that says nothing."""
+    """Return the change, such as `+6.1% [4.0, 8.2]`; from where to where if that says nothing."""
     before = [level for level in series.levels if level.last < change.place]
     after = [level for level in series.levels if level.first >= change.place]
     if abs(change.percent) < LARGEST_PERCENT or not before or not after:

@@ -31,12 +31,6 @@ ENVIRONMENT = {
 """`python` is the one with torch; nothing comes from an index."""
 
 
-def here(*arguments: str, cwd: Path, wheels: Path | None = None) -> Finished:
-    """`canary` in a folder. `wheels`: where packages come from."""
-    links = {"PIP_FIND_LINKS": str(wheels)} if wheels else {}
-    return canary(*arguments, cwd=cwd, timeout=LONGEST_S, more={**ENVIRONMENT, **links})
-
-
 @dataclass(frozen=True)
 class Answer:
     """One ended bisect."""
@@ -109,7 +103,8 @@ class Answer:
 def bisect(folder: Path, *arguments: str, wheels: Path | None = None) -> Answer:
     """`canary bisect` in a folder. `wheels`: where packages come from."""
     words = ("bisect", *arguments, "--format", "json")
-    return Answer(here(*words, cwd=folder, wheels=wheels))
+    more = ENVIRONMENT | ({"PIP_FIND_LINKS": str(wheels)} if wheels else {})
+    return Answer(canary(*words, cwd=folder, timeout=LONGEST_S, more=more))
 
 
 def ends(repository: Repository) -> tuple[str, ...]:
