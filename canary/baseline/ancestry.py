@@ -25,7 +25,6 @@ UNKNOWN = re.compile(r"not our ref|unadvertised object|couldn't find remote ref"
 class Ancestry:
     """A merge base and its ancestors, which include itself."""
 
-    merge_base: str
     distances: Mapping[str, int]
     """Place in the list from the merge base backwards, children first, by 12 hex digits."""
 
@@ -64,7 +63,7 @@ def _answer(scratch: Scratch, words: str) -> Ancestry:
         ) from failure
     listing = scratch.git("rev-list", "--topo-order", merge_base).text
     near = {sha[:DIGITS]: place for place, sha in enumerate(listing.split())}
-    return Ancestry(merge_base, near)
+    return Ancestry(near)
 
 
 def _fetch(scratch: Scratch, url: str, wanted: Mapping[str, str]) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from canary.config.samples import KINDS, write_sample
 from canary.config.trainers import DEFAULT_TRAINER
 from canary.errors import UsageError
-
-if TYPE_CHECKING:
-    from canary.gate.workflows import Answers
 
 ConfigFile = Annotated[
     Path | None, typer.Argument(help="A config to write, instead of the workflow.")
@@ -69,7 +66,7 @@ def init(
 ) -> None:
     """Write a config, or a workflow that gates pull requests."""
     from canary.gate.init import default_branch, require_root, write
-    from canary.gate.workflows import HOSTED, checked
+    from canary.gate.workflows import HOSTED, Answers, checked
 
     if path is not None:
         others = (runner, forks, config, labels, nightly, compare, model_cache, image, output_dir)
@@ -96,10 +93,11 @@ def init(
         "image": image,
         "branch": known,
     }
-    if hosted and not checked(_answers(given)).hosted:
+    set_ones = {name: value for name, value in given.items() if value is not None}
+    answers = Answers(**set_ones)  # type: ignore[arg-type]
+    if hosted and not checked(answers).hosted:
         raise UsageError("--runner hosted and --labels name two kinds of runner", "leave one out")
-    folder = output_dir or Path(".github/workflows")
-    typer.echo(write(_answers(given), here, folder, force))
+    typer.echo(write(answers, here, output_dir or Path(".github/workflows"), force))
 
 
 def _config(path: Path, kind: str, force: bool, others: tuple[object, ...]) -> None:
@@ -111,12 +109,6 @@ def _config(path: Path, kind: str, force: bool, others: tuple[object, ...]) -> N
         )
     write_sample(path, kind, force=force)
     typer.echo(f"wrote {path}; run it with: canary run {path}")
-
-
-def _answers(given: dict[str, object]) -> Answers:
-    from canary.gate.workflows import Answers
-
-    return Answers(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
 def _words(text: str) -> tuple[str, ...]:

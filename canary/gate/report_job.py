@@ -29,13 +29,7 @@ from canary.errors import (
 from canary.gate.base_config import load_base_config, repository_path
 from canary.gate.context import Target, World, allowed, find_pull
 from canary.gate.failsafe import answered, errors_of
-from canary.gate.gathering import (
-    acceptance,
-    api_reader,
-    baseline_of,
-    changed_files,
-    records_of,
-)
+from canary.gate.gathering import acceptance, api_reader, baseline_of, changed_files, records_of
 from canary.gate.grounds import Grounds, commit_of, error
 from canary.gate.inputs import ReportSettings, with_nightly
 from canary.gate.judging import judge

@@ -59,17 +59,17 @@ def status_of(answers: Sequence[Answer], strict: bool = False) -> StatusText:
     return StatusText(state, text, accepted)
 
 
-def shortened(text: str, longest: int = LONGEST_DESCRIPTION, *, with_end: bool = False) -> str:
-    """Return one line of at most `longest` characters, cut at a word.
+def shortened(text: str, *, with_end: bool = False) -> str:
+    """Return one line of at most `LONGEST_DESCRIPTION` characters, cut at a word.
 
     `with_end`: keep the words in brackets at the end, an error's remedy, and cut before them.
     """
     flat = " ".join(NOT_PRINTED.sub(" ", text).split())
-    if len(flat) <= longest:
+    if len(flat) <= LONGEST_DESCRIPTION:
         return flat
     found = LAST_WORDS.search(flat) if with_end else None
-    end = found[0] if found and len(found[0]) <= longest // 2 else ""
-    cut = flat[: longest - 1 - len(end)]
+    end = found[0] if found and len(found[0]) <= LONGEST_DESCRIPTION // 2 else ""
+    cut = flat[: LONGEST_DESCRIPTION - 1 - len(end)]
     at = cut.rfind(" ")
     return f"{cut[: at if at > len(cut) // 2 else len(cut)].rstrip(' ,;:(')}…{end}"
 

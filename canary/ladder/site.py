@@ -72,7 +72,7 @@ class Site:
             short["fixed_length"] = self.job.config.fixed_length
         completions = {RECORD if records else REPLAY: str(self.folder / "completions.jsonl")}
         variables = completions if self.job.config.max_new_tokens is not None else {}
-        return self._run(label, "guard", "guard", {**settings, **short}, variables)
+        return self._run(label, "guard", {**settings, **short}, variables)
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
         """Run a short timed launch; end it after `limit_s`."""
@@ -86,18 +86,16 @@ class Site:
         }
         if limit_s is not None:
             short["timeout"] = min(limit_s, self.job.config.timeout)
-        return self._run(label, "trial", "trial", {**settings, **short})
+        return self._run(label, "trial", {**settings, **short})
 
     def timed(self, label: str, settings: Settings) -> LaunchResult:
         """Run a launch whose speed counts. Trackers show these alone."""
         self._rounds[label] += 1
-        name = f"round{self._rounds[label]}"
-        return self._run(label, "timed", name, {**settings, **TIMED})
+        return self._run(label, f"round{self._rounds[label]}", {**settings, **TIMED})
 
     def _run(
         self,
         label: str,
-        kind: str,
         name: str,
         settings: Settings,
         variables: Mapping[str, str] = MappingProxyType({}),
@@ -115,7 +113,6 @@ class Site:
             output_dir=self.folder,
             settings=self.overrides,
         )
-
         words = (f"{key}={jsonio.dumps(value)}" for key, value in settings.items())
         try:
             record = side.run_with([*fixed, *words])

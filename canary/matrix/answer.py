@@ -74,12 +74,7 @@ def answer_text(answer: Answer, form: str, folder: Path, width: int | None = Non
     if form == "json":
         return jsonio.dumps(asdict(answer), indent=1) + "\n"
     rows = [
-        (
-            one.cell,
-            one.verdict,
-            duration(one.seconds) if one.seconds else "",
-            one.message,
-        )
+        (one.cell, one.verdict, duration(one.seconds) if one.seconds else "", one.message)
         for one in sorted(answer.cells, key=lambda one: WORST_FIRST.index(one.verdict))
     ]
     if form == "markdown":

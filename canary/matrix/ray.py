@@ -32,8 +32,7 @@ class RayQueue:
 
     name = "Ray"
 
-    def __init__(self, keys: Ray, folder: Path) -> None:
-        """`folder`: of the matrix."""
+    def __init__(self, keys: Ray) -> None:
         self._keys = keys
         try:
             from ray.job_submission import JobSubmissionClient

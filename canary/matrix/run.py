@@ -111,7 +111,7 @@ def _launcher(keys: LauncherKeys, folder: Path) -> tuple[Launcher, bool]:
     patience, gpus = Patience(keys.longest_wait * 60, keys.poll, keys.late), keys.device != CPU
     if isinstance(keys, Slurm):
         return QueueLauncher(SlurmQueue(keys, folder), patience, keys.at_once), gpus
-    return QueueLauncher(RayQueue(keys, folder), patience, keys.at_once, MOST_WAITING), gpus
+    return QueueLauncher(RayQueue(keys), patience, keys.at_once, MOST_WAITING), gpus
 
 
 def _local(keys: Local) -> tuple[LocalLauncher, bool]:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 from canary.record.step_row import Row
 
 JOB, PARENT = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT"
-"""Environment variables of training processes: the job's file, the canary's process, and the number
-of this machine among several."""
+"""Environment variables of training processes: the job's file, and the canary's process."""
 STARTER = "_RLHF_CANARY_STARTER"
 """Environment variable of a verb that another verb starts: the other's process."""
 

@@ -3,6 +3,7 @@ where."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from canary.errors import InputError, counted
@@ -37,7 +38,7 @@ def history_page(root: Path, shown: str, canary: str | None = None) -> str:
         prefix = f"{_named(drawer)}: " if several else ""
         said.append(f"{prefix}{sentence(headline(drawer))}")
         made = history_charts(drawer, f"history{number}")
-        charts += [chart.titled(f"{prefix}{chart.title}") for chart in made]
+        charts += [replace(chart, title=f"{prefix}{chart.title}") for chart in made]
         notes += [f"{prefix}{note}" for note in _notes(drawer)]
     if left := found[MOST_DRAWERS:]:
         notes.append(f"left out, name one with --canary: {', '.join(map(_named, left))}")

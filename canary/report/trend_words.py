@@ -30,12 +30,6 @@ def place_words(series: Series, change: ChangePoint) -> str:
     return point.commit[:SHOWN_DIGITS] if point.commit else f"run {change.place + 1}"
 
 
-def percent_words(percent: float, interval: tuple[float, float]) -> str:
-    """Return `+6.1% [4.0, 8.2]`."""
-    low, high = (signed(end).removesuffix("%").removeprefix("+") for end in interval)
-    return f"{signed(percent)} [{low}, {high}]"
-
-
 def change_words(series: Series, change: ChangePoint) -> str:
     """Return where a series began a new level: `step time +6.1% [4.0, 8.2] since commit 1a2b3c4d5,
     where the driver changed (1 -> 2), confirmed by five runs`."""
@@ -64,11 +58,12 @@ def in_one_commit(series: Series, change: ChangePoint) -> bool:
 
 
 def _size(series: Series, change: ChangePoint) -> str:
-    """Return the change in percent; from where to where if a percentage says nothing."""
+    """Return the change, such as `+6.1% [4.0, 8.2]`; from where to where if that says nothing."""
     before = [level for level in series.levels if level.last < change.place]
     after = [level for level in series.levels if level.first >= change.place]
     if abs(change.percent) < LARGEST_PERCENT or not before or not after:
-        return percent_words(change.percent, change.interval)
+        low, high = (signed(end).removesuffix("%").removeprefix("+") for end in change.interval)
+        return f"{signed(change.percent)} [{low}, {high}]"
     ends = (amount(level.center, series.unit) for level in (before[-1], after[0]))
     return "went from {} to {}".format(*ends)
 

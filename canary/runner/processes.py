@@ -14,15 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from canary.protocol.heartbeat import (
-    ASK,
-    Frame,
-    Pulse,
-    main_thread,
-    place,
-    read_pulses,
-    stack_path,
-)
+from canary.protocol.heartbeat import ASK, Frame, Pulse, main_thread, place, read_pulses, stack_path
 from canary.protocol.job import Job, Result
 from canary.record import jsonio
 from canary.record.ranks import merged_exact, rank_files, rank_path

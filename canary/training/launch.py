@@ -26,18 +26,10 @@ from canary.record.step_row import Row
 from canary.training.anomaly.advanced import RunDetectors
 from canary.training.asking.observer import STEPS, Asking
 from canary.training.collectors.calls import CallCounts, WrittenFiles
-from canary.training.collectors.distributed import (
-    describe_distributed,
-    this_rank,
-    world_size,
-)
+from canary.training.collectors.distributed import describe_distributed, this_rank, world_size
 from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.exact.effective import (
-    describe_device,
-    describe_training,
-    scales_gradients,
-)
+from canary.training.exact.effective import describe_device, describe_training, scales_gradients
 from canary.training.exact.signals import ExactSignals, Trained
 from canary.training.facts.watching import Watching, watchers_of
 from canary.training.look import Look, no_look, signals_of, unmeasured_in
@@ -51,8 +43,6 @@ KILLED = (
     "the training process was ended from outside before it could finish its record: what it counts "
     "over the whole training is missing"
 )
-
-
 OTHER_MACHINES = "ranks on other machines are not in this record"
 
 
@@ -116,8 +106,6 @@ class TrainingLaunch:
         self.rank, self.ranks = this_rank()
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
-        self.on_look: Callable[[Exact], None] | None = None
-        """Called with the signals of the look when it is over."""
         self._started = started
         self._own_process = own_process
         self._nodes = leave_pulse(Path(job.scratch_dir), self.rank, self.ranks).nodes
@@ -213,8 +201,6 @@ class TrainingLaunch:
             self._exact["facts"] = facts
         self.unseen = unmeasured_in(exact)
         self._packages = imported_packages()
-        if self.on_look is not None:
-            self.on_look(self._exact)
         if self._begun_on is not None:
             self.begun(trained, self._begun_on)
         self._time_begins()

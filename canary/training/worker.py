@@ -84,11 +84,7 @@ def _train(job: Job, launch: TrainingLaunch) -> Result:
     config = load_config(job.config_file).config
 
     from canary.training.collectors.calls import count_calls
-    from canary.training.collectors.metrics import (
-        keep_tensorboard,
-        silence,
-        use_tensorboard_folder,
-    )
+    from canary.training.collectors.metrics import keep_tensorboard, silence, use_tensorboard_folder
     from canary.training.launch import set_up_torch
     from canary.training.pairs import PAIR
     from canary.training.trainers import build_trainer

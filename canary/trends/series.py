@@ -188,7 +188,7 @@ def _levels(found: _Analysed) -> Iterator[Level]:
 def _changes(
     found: _Analysed, points: Sequence[StoredPoint], machines: MachineChanges
 ) -> Iterator[ChangePoint]:
-    steps = found.steps.found
+    steps, percent = found.steps.found, found.scale.percent
     lengths = [after - first for first, after in found.bounds]
     for number, step in enumerate(steps):
         first, last = (found.places[place] for place in step.within)
@@ -197,28 +197,19 @@ def _changes(
             standing = "returned"
         elif _accepted(points, first, last):
             standing = "accepted"
-        yield _change(found, step, standing, lengths[number + 1], machines)
-
-
-def _change(
-    found: _Analysed, step: Step, standing: Standing, runs: int, machines: MachineChanges
-) -> ChangePoint:
-    percent = found.scale.percent
-    low, high = step.interval
-    place = found.places[step.place]
-    within = found.places[step.within[0]], found.places[step.within[1]]
-    # The runs between that lack a value may be of the new level too.
-    earliest = found.places[step.within[0] - 1] + 1
-    return ChangePoint(
-        place,
-        percent(step.change, step.before),
-        (percent(low, step.before), percent(high, step.before)),
-        found.better is not None and (step.sign > 0) == found.better,
-        standing,
-        runs,
-        within,
-        suspects(machines, earliest, within[1]),
-    )
+        low, high = step.interval
+        # The runs between that lack a value may be of the new level too.
+        earliest = found.places[step.within[0] - 1] + 1
+        yield ChangePoint(
+            found.places[step.place],
+            percent(step.change, step.before),
+            (percent(low, step.before), percent(high, step.before)),
+            found.better is not None and (step.sign > 0) == found.better,
+            standing,
+            lengths[number + 1],
+            (first, last),
+            suspects(machines, earliest, last),
+        )
 
 
 def _returned(number: int, found: Sequence[Step], lengths: Sequence[int], scatter: Scatter) -> bool:

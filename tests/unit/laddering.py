@@ -71,9 +71,8 @@ class Workshop(Site):
         drift: float = 1.0,
     ) -> None:
         """`faster`: factor of samples per second. `learns`: added to every loss from the second
-        step on. `unguarded`, `fails`: why a guard, or
-        any launch, does not run. `works`: added to the completion tokens of a step. `drift`: of the
-        machine's speed per launch."""
+        step on. `unguarded`, `fails`: why a guard, or any launch, does not run. `works`: added to
+        the completion tokens of a step. `drift`: of the machine's speed per launch."""
         self.faster, self.learns, self.works = faster, learns, works
         self.unguarded, self.fails, self.drift = unguarded, fails, drift
         self.limits: list[float | None] = []

@@ -111,9 +111,9 @@ def _of_one_step(record: RunRecord, key: str) -> object:
     return steps * rows * max(1, len(record.ranks.get("by_rank", ()))) if whole else None
 
 
-def farthest(values: Sequence[float], expected: float) -> float:
-    """Return the value farthest from the expected one; NaN counts as farthest."""
-    return max(values, key=lambda v: abs(v - expected) if v == v else float("inf"))
+def farthest_from_one(values: Sequence[float]) -> float:
+    """Return the value farthest from 1; NaN counts as farthest."""
+    return max(values, key=lambda v: abs(v - 1.0) if v == v else float("inf"))
 
 
 def updates_of(record: RunRecord) -> UpdateFacts | None:

@@ -12,7 +12,7 @@ from canary.compare.exact.tolerances import arithmetic_of
 from canary.compare.rules.facts import (
     advantages_of_tokens,
     argument,
-    farthest,
+    farthest_from_one,
     logged,
     micro_batches,
     no_whole_groups,
@@ -117,7 +117,7 @@ def advantages_scaled(record: RunRecord) -> Answer:
             ratios.append(sum(v * v for v in values) / expected)
     if not ratios:
         return not_asked("the rewards are equal in every group")
-    worst = farthest(ratios, 1.0)
+    worst = farthest_from_one(ratios)
     return _of_variance(worst, f"variance of advantages in a group is {worst:.3g}, expected 1")
 
 
@@ -142,7 +142,7 @@ def _whitened(record: RunRecord) -> Answer:
     ]
     if not scaled:
         return not_asked("the scores vary in no step")
-    worst = farthest(scaled, 1.0)
+    worst = farthest_from_one(scaled)
     words = f"standard deviation of a step's advantages is {worst:.3g}, expected 1"
     return _of_variance(worst, words)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -59,10 +59,6 @@ class Chart:
     """Names of the table's columns, with units."""
     rows: tuple[tuple[Cell, ...], ...]
     layers: tuple[Layer, ...]
-
-    def titled(self, title: str) -> Chart:
-        """Return it with another title."""
-        return replace(self, title=title)
 
     def spec(self, *, validate: bool = False) -> dict[str, Any]:
         """Return the Vega-Lite specification; validating it takes ten times as long."""

@@ -97,10 +97,7 @@ class CommandRunner(LocalRunner):
             except OSError as error:
                 if error.filename != program:
                     raise
-                raise InputError(
-                    f"cannot start {program}: {error.strerror}",
-                    NO_PROGRAM,
-                ) from error
+                raise InputError(f"cannot start {program}: {error.strerror}", NO_PROGRAM) from error
             yield child
 
     def _surroundings(self, job: Job, job_file: Path) -> dict[str, str]:

@@ -14,13 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, supported_activities
 
 from canary.record import jsonio
-from canary.record.profile import (
-    OPERATORS,
-    SCHEMA_VERSION,
-    Traced,
-    Window,
-    summarise_profile,
-)
+from canary.record.profile import OPERATORS, SCHEMA_VERSION, Traced, Window, summarise_profile
 
 
 class StepProfiler:

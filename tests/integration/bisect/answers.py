@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from canary.errors import EXIT_INCONCLUSIVE, EXIT_OK, EXIT_USAGE
 from canary.record.folder import load_record
-from tests.integration.bisect.commands import here
 from tests.integration.bisect.repository import Repository
-from tests.integration.conftest import Finished
+from tests.integration.conftest import Finished, canary
 
 FOUND = EXIT_OK
 """A commit or package is named."""
@@ -20,8 +21,14 @@ NOT_FOUND = EXIT_INCONCLUSIVE
 WRONG_QUESTION = EXIT_USAGE
 """The ends do not differ."""
 LONGEST_S = 1500
-ONLY_SKIPPED_LEFT = 2
-"""Exit code of `git bisect` that has nothing more to test."""
+ENVIRONMENT = {
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    "OMP_NUM_THREADS": "1",
+    "PIP_NO_INDEX": "1",
+    "UV_NO_INDEX": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+"""`python` is the one with torch; nothing comes from an index."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,8 @@ class Answer:
 def bisect(folder: Path, *arguments: str, wheels: Path | None = None) -> Answer:
     """`canary bisect` in a folder. `wheels`: where packages come from."""
     words = ("bisect", *arguments, "--format", "json")
-    return Answer(here(*words, cwd=folder, timeout=LONGEST_S, wheels=wheels))
+    more = ENVIRONMENT | ({"PIP_FIND_LINKS": str(wheels)} if wheels else {})
+    return Answer(canary(*words, cwd=folder, timeout=LONGEST_S, more=more))
 
 
 def ends(repository: Repository) -> tuple[str, ...]:

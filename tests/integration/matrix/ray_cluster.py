@@ -88,9 +88,9 @@ def ray() -> Iterator[RayCluster]:
 
 
 def launcher(
-    folder: Path, address: str, in_queue: float = 600.0, for_files: float = 1.0, **keys: object
+    address: str, in_queue: float = 600.0, for_files: float = 1.0, **keys: object
 ) -> QueueLauncher:
-    """Return the launcher of a matrix in a folder, which looks often."""
+    """Return the launcher of a matrix, which looks often."""
     keys = {"kind": "ray", "address": address, **keys}
-    queue = RayQueue(Ray.model_validate(keys), folder)
+    queue = RayQueue(Ray.model_validate(keys))
     return QueueLauncher(queue, Patience(in_queue, 0.3, for_files), most_waiting=MOST_WAITING)

@@ -63,7 +63,7 @@ def main() -> None:
     else:
         from tests.integration.matrix.ray_cluster import launcher as ray
 
-        queue = ray(folder, sys.argv[4])
+        queue = ray(sys.argv[4])
     with alone_in(folder):
         matrix = matrix_of(folder, queue, lambda cell: busy(folder, cell), count)
         entries = matrix.run()

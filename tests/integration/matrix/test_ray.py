@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> None:
-    queue = launcher(tmp_path, ray.address)
+    queue = launcher(ray.address)
     attempts = [
         tried(tmp_path, "sh", "-c", "echo 1; exit 1"),
         tried(tmp_path, "sleep", "60", cell="long", limit_s=0.2),
@@ -38,7 +38,7 @@ def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> N
 def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     ray: RayCluster, tmp_path: Path
 ) -> None:
-    queue = launcher(tmp_path, ray.address)
+    queue = launcher(ray.address)
     runs, waits = counted(tmp_path, 30), counted(tmp_path, 0, cell="waits")
     waits = replace(waits, cores=2)
     assert queue.start(runs)
@@ -50,7 +50,7 @@ def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     assert (runs.is_running(), runs.ended()) == (False, None)
     runs.cleared()
     waits.cleared()
-    again = launcher(tmp_path, ray.address)
+    again = launcher(ray.address)
     assert again.start(counted(tmp_path, 0))
     assert again.start(waits)
     assert [until(again).lost for _ in range(2)] == ["", ""]
@@ -72,7 +72,7 @@ print("together" if abs(first - second) < 1.9 else "apart")
 
 def test_a_cell_that_trains_with_ray_gets_the_cluster(ray: RayCluster, tmp_path: Path) -> None:
     """Both cores of the cluster are for its tasks: the job itself takes none."""
-    queue = launcher(tmp_path, ray.address)
+    queue = launcher(ray.address)
     attempt = tried(tmp_path, sys.executable, "-c", USES_ALL, limit_s=60.0, cores=2)
     attempt = replace(attempt, device=CLUSTER)
     assert queue.start(attempt)
@@ -81,7 +81,7 @@ def test_a_cell_that_trains_with_ray_gets_the_cluster(ray: RayCluster, tmp_path:
 
 
 def test_a_head_that_is_away_loses_nothing(ray: RayCluster, tmp_path: Path) -> None:
-    queue = launcher(tmp_path, ray.address)
+    queue = launcher(ray.address)
     runs, waits = counted(tmp_path, 1, cell="runs"), counted(tmp_path, 0, cell="waits")
     assert queue.start(runs)
     quiet(queue, 0.1)

@@ -1,4 +1,4 @@
-"""PPO on given completions, alone or under torchrun: `python ppo_ranks.py FOLDER BATCH FORWARD`.
+"""PPO on given completions, alone or under torchrun: `python ppo_ranks.py FOLDER BATCH`.
 
 Leaves the weights of rank 0, and what every rank told of its steps.
 """
@@ -24,7 +24,7 @@ def completion(prompt: list[int], eos: int) -> list[int]:
     return [*torch.randint(20, 200, (length - 1,), generator=drawn).tolist(), eos]
 
 
-def main(folder: Path, batch: int, shared_forward: bool) -> None:
+def main(folder: Path, batch: int) -> None:
     """Trains on `batch` rows of this rank, in micro-batches of two."""
     torch.set_num_threads(1)
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -35,7 +35,7 @@ def main(folder: Path, batch: int, shared_forward: bool) -> None:
         gradient_accumulation_steps=batch // 2,
         dataset_size=16,
         max_new_tokens=LONGEST,
-        speed={"shared_forward": shared_forward},
+        speed={"shared_forward": True},
         ppo={"ppo_epochs": 2, "ent_coef": 0.01, "whiten_rewards": True, "adap_kl_ctrl": True},
     )
     eos, pad = trainer.processing_class.eos_token_id, trainer.processing_class.pad_token_id
@@ -62,4 +62,4 @@ def main(folder: Path, batch: int, shared_forward: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "shared")
+    main(Path(sys.argv[1]), int(sys.argv[2]))

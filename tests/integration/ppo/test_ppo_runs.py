@@ -126,13 +126,12 @@ def told(folder: Path, *command: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("forward", ["shared"])
-def test_two_ranks_update_as_one_with_the_whole_batch(tmp_path: Path, forward: str) -> None:
+def test_two_ranks_update_as_one_with_the_whole_batch(tmp_path: Path) -> None:
     """Advantages are whitened over both; metrics are over the tokens and rows of both, which differ
     in length and score."""
     script = str(Path(__file__).with_name("ppo_ranks.py"))
-    (alone,) = told(tmp_path / "one", sys.executable, script, str(tmp_path / "one"), "4", forward)
-    ranks = told(tmp_path / "two", *TORCHRUN, script, str(tmp_path / "two"), "2", forward)
+    (alone,) = told(tmp_path / "one", sys.executable, script, str(tmp_path / "one"), "4")
+    ranks = told(tmp_path / "two", *TORCHRUN, script, str(tmp_path / "two"), "2")
     first = [sorted(each["ids"][0].tolist()) for each in ranks]
     assert sorted(first[0] + first[1]) == sorted(alone["ids"][0].tolist())
     assert first[0] != first[1]

@@ -18,10 +18,10 @@ STEPS = 3
 """Of a training of `make_spec`."""
 
 
-def train(folder: Path, training_type: str, **changes: Any) -> tuple[Any, WorkloadSpec]:
+def train(folder: Path, **changes: Any) -> tuple[Any, WorkloadSpec]:
     """A short training, with what the environment asks for its completions."""
     changes = {"gradient_accumulation_steps": 2, "max_new_tokens": 12, **changes}
-    spec = make_spec(folder, training_type, **changes)
+    spec = make_spec(folder, "grpo", **changes)
     spec.scratch_dir.mkdir(parents=True, exist_ok=True)
     trainer = build_trainer(spec)
     with completions_of(trainer, spec.notes):
@@ -29,20 +29,19 @@ def train(folder: Path, training_type: str, **changes: Any) -> tuple[Any, Worklo
     return trainer, spec
 
 
-@pytest.mark.parametrize("training_type", ["grpo"])
 def test_a_replay_trains_on_what_was_recorded_however_it_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training_type: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "completions.json"
     monkeypatch.setenv(RECORD, str(file))
-    first, _ = train(tmp_path / "record", training_type)
+    first, _ = train(tmp_path / "record")
     monkeypatch.delenv(RECORD)
     monkeypatch.setenv(REPLAY, str(file))
-    again, spec = train(tmp_path / "replay", training_type)
+    again, spec = train(tmp_path / "replay")
     by_two = {"trainer_args": {"steps_per_generation": 1}}
-    pieces, _ = train(tmp_path / "pieces", training_type, **by_two)
+    pieces, _ = train(tmp_path / "pieces", **by_two)
     monkeypatch.delenv(REPLAY)
-    free, _ = train(tmp_path / "free", training_type, **by_two)
+    free, _ = train(tmp_path / "free", **by_two)
     assert any("replayed" in note for note in spec.notes)
     assert sum(map(len, read(file).values())) == STEPS * 2 * 2
     for name, value in first.model.named_parameters():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from distlib.wheel import Wheel
 
 from canary.bisect import bisect as bisect_module
 from canary.bisect import states
@@ -21,7 +22,6 @@ from canary.campaign.environments import packages_of
 from canary.campaign.side import Side, run_child
 from canary.errors import MachineError, UsageError
 from canary.record.types import RunRecord
-from tests.unit.bisect.wheelhouse import add_wheel
 from tests.unit.bisect.workshop import failed, looked
 from tests.unit.comparing import altered, write
 
@@ -49,6 +49,28 @@ class ReadingSide(Side):
         made = altered(made, "perf", "step_time", "count", to=0)
         write(self.output_dir / made.run_id / "metrics.json", made)
         return made
+
+
+def add_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    code: str = "",
+    tag: tuple[str, str, str] = ("py3", "none", "any"),
+) -> None:
+    """Build a wheel with one module into a folder, as `PIP_FIND_LINKS` takes it."""
+    source = folder.parent / "sources" / f"{name}-{version}"
+    info = source / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    module = source / f"{name.replace('-', '_')}.py"
+    module.write_text(code or f"VERSION = {version!r}\n", "utf-8")
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    (info / "METADATA").write_text("\n".join(lines) + "\n", "utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = Wheel()
+    wheel.name, wheel.version, wheel.dirname = name.replace("-", "_"), version, str(folder)
+    tags = {"pyver": [tag[0]], "abi": [tag[1]], "arch": [tag[2]]}
+    wheel.build({"purelib": str(source), "prefix": str(source)}, tags)
 
 
 @pytest.fixture(scope="module")

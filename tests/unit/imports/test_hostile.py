@@ -189,7 +189,7 @@ def test_a_file_that_vanishes(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_another_format_than_named_is_refused(run: Run, tmp_path: Path) -> None:
     source = written(tmp_path / "metrics.log", "nothing of this format\n" * 9)
-    for form in ("csv", "tensorboard", "json", "mlflow", "wandb"):
+    for form in ("csv", "tensorboard", "json", "wandb"):
         imported(run, source, "--format", form).refused()
 
 

@@ -1,4 +1,5 @@
-"""How a launch of the ladder is started, and what of its words is passed on."""
+"""How a launch of the ladder is started, what of its words is passed on, and whether its work is
+equal: the tokens of a step."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from canary.campaign.side import Side, folder_left
 from canary.errors import MachineError, UsageError
 from canary.ladder.site import Site
 from canary.ladder.switches import Job
+from canary.ladder.timing import unequal_work
+from canary.record.step_row import Row
 from canary.record.types import RunRecord
 from tests.unit.comparing import crashed, example
 from tests.unit.laddering import CPU, config_of, silent
@@ -149,3 +152,21 @@ def test_a_guard_trains_at_a_rate_though_the_warm_up_is_long(
     job = Job(config_of("sft", max_steps=200, warmup_steps=100), CPU)
     Site(job, tmp_path, silent).guard("basic", {})
     assert started.settings[0]["warmup_steps"] == 0
+
+
+def rows(*tokens: int, **rest: Any) -> list[Any]:
+    """Rows of a reward model's steps, which count no labels."""
+    return [{"samples": 8, "input_tokens": count, "rl": {}, **rest} for count in tokens]
+
+
+def test_a_row_that_is_dropped_is_missed_where_there_are_no_labels() -> None:
+    """`samples` is a product of settings, and the same."""
+    said = unequal_work(rows(300, 310), rows(300, 280))
+    assert said == "280 tokens without padding in step 2 instead of 310"
+    assert unequal_work(rows(300, 310), rows(300, 310)) == ""
+
+
+def test_what_does_not_say_what_it_is_fed_is_judged_by_the_rest() -> None:
+    silent: list[Row] = [{"samples": 8, "rl": {}}]
+    assert unequal_work(rows(300), silent) == ""
+    assert unequal_work(rows(300), [{"samples": 4, "rl": {}}]) != ""

@@ -1,4 +1,4 @@
-"""What a ladder looks like, held by golden files.
+"""What a ladder looks like, held by golden files; and in a notebook, as its folder keeps it.
 
 After a wanted change: `UPDATE_GOLDEN=1 python -m pytest tests/unit/ladder/test_ladder_view.py`,
 then read the difference that git shows.
@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from canary.ladder.report import result_text
-from canary.ladder.results import Ladder
+from canary.errors import InputError, RecordError
+from canary.ladder.report import report_of, result_text
+from canary.ladder.results import Ladder, load_result
 from canary.ladder.run import ladder_at
 from canary.ladder.switches import LEVELS, SWITCHES, Switch
 from tests.unit.laddering import Workshop, config_of, site
@@ -54,10 +55,9 @@ def test_a_ladder_looks_as_agreed(form: str, suffix: str) -> None:
     held(f"ladder.{suffix}", result_text(ladder(), form))
 
 
-@pytest.mark.parametrize("width", [80])
-def test_on_a_terminal_no_line_of_a_ladder_is_wider_than_it(width: int) -> None:
-    shown = result_text(ladder(), "text", width)
-    assert max(map(len, shown.splitlines())) <= width
+def test_on_a_terminal_no_line_of_a_ladder_is_wider_than_it() -> None:
+    shown = result_text(ladder(), "text", 80)
+    assert max(map(len, shown.splitlines())) <= 80
     assert "3.86x [3.83, 3.89]" in shown
     assert "UNSAFE" in shown
 
@@ -72,3 +72,23 @@ def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
         basic["figures"]
     )
     assert found["levels"][2]["guarded"]["blamed"] == ["no KL penalty"]
+
+
+def test_a_ladder_shows_its_answer_its_levels_and_a_chart(tmp_path: Path) -> None:
+    (tmp_path / "ladder.json").write_text(result_text(ladder(), "json"))
+    found = load_result(tmp_path)
+    assert isinstance(found, Ladder)
+    shown = found._repr_html_()
+    assert report_of(ladder()).answer.split(":")[0] in shown
+    assert all(f">{level.level}<" in shown for level in found.levels)
+    assert "UNSAFE" in shown
+    assert shown.count("<svg") == 1
+    assert repr(found) == f"Ladder({found.headline!r}, {report_of(found).answer!r})"
+
+
+def test_a_folder_without_a_result_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no result of canary ladder"):
+        load_result(tmp_path)
+    (tmp_path / "ladder.json").write_text('{"schema_version": 1, "levels": 3}')
+    with pytest.raises(RecordError, match="is not the result of a ladder"):
+        load_result(tmp_path)

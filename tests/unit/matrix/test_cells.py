@@ -1,16 +1,19 @@
-"""Axes and excludes, as a workflow's matrix has them, and single cells."""
+"""Axes and excludes, as a workflow's matrix has them, single cells, and the words that run one."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
+from typer.main import get_command
 
+from canary.cli.verbs import app
 from canary.errors import ConfigError
 from canary.matrix.cells import Cell, cells_of
-from canary.matrix.document import read_matrix
+from canary.matrix.document import Verb, read_matrix
+from canary.matrix.run import command_of
 
 
 def cells(tmp_path: Path, **document: Any) -> tuple[Cell, ...]:
@@ -86,3 +89,16 @@ def test_long_names_stay_apart(tmp_path: Path) -> None:
     found = cells(tmp_path, cells=[{"config": f"{'a' * 90}{one}.yaml"} for one in "bc"])
     assert len({one.name for one in found}) == 2
     assert all(len(one.name) <= 80 for one in found)
+
+
+@pytest.mark.parametrize("verb", get_args(Verb))
+def test_a_verb_knows_every_option_of_its_cell(verb: Verb) -> None:
+    cell = Cell("a", verb, "canary.yaml", ("max_steps=9",), ranks=2, device="cpu")
+    words = command_of(cell, Path("python"), Path("try"))
+    parameters = get_command(app).commands[verb].params  # type: ignore[attr-defined]
+    known = {option for one in parameters for option in (*one.opts, *one.secondary_opts)}
+    options = [
+        word for word in words[words.index(verb) :] if word.startswith("--") and word != "--"
+    ]
+    assert "--set" in options
+    assert set(options) <= known

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.record.profile import (
-    OPERATORS,
-    Traced,
-    operators_of,
-    read_profile,
-    summarise_profile,
-)
+from canary.record.profile import OPERATORS, Traced, operators_of, read_profile, summarise_profile
 from canary.record.types import Profiler
 from tests.unit.profiler_events import average, event, on_a_device
 
