@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from canary.errors import InputError
 from canary.imports.entries import Entry, listed, place_of, plain, shortened
@@ -31,6 +32,7 @@ STEP_NAMES = (
     "iter",
 )
 """Names of a row's step in any case, the surest first."""
+OF_WANDB = "_step"
 LEAST_BEFORE = 3
 """Steps of a metric before it begins again. Fewer are written again by ranks or a summary."""
 EPOCH = "epoch"
@@ -61,7 +63,15 @@ def step_names(rows: Sequence[Entry], preset: Preset | None, source: str) -> tup
     if not whole and len(usual) > 1:
         what = f"{source} has a step in some rows as `{shortened(usual[0])}`, in others as"
         raise InputError(f"{what} `{shortened(usual[1])}`", NAME_IT)
-    return tuple((whole or usual)[:1])
+    # A step that each epoch counts anew gives way to one that goes on, but not to W&B's own count.
+    forward = (name for name in whole if plain(name) != OF_WANDB and _goes_on(named, name))
+    return tuple([next(forward, whole[0])] if whole else usual[:1])
+
+
+def _goes_on(rows: Sequence[Entry], name: str) -> bool:
+    """Whether a name of the step never goes back."""
+    counts = [value for row in rows if (value := row.values[name]) is not None]
+    return all(was <= now for was, now in pairwise(counts))
 
 
 def step_in(entry: Entry, names: Sequence[str], source: str) -> float | None:

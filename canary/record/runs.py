@@ -90,13 +90,13 @@ def named_run(text: str, root: Path = Path(OUTPUT_DIR)) -> Path:
 def next_command(run: Path) -> str:
     """Return the line that ends a run: how to compare it with the one before it.
 
-    Only runs of the same canary are compared, and looks alone, as of `canary check`, only with each
-    other. The canary's name stands between a folder's time and id."""
+    Only completed runs of the same canary are compared, and looks alone, as of `canary check`, only
+    with each other. The canary's name stands between a folder's time and id."""
     root = run.parent
     runs = [folder for folder in run_folders(root) if folder.parent == root]
     older = [at for at, one in enumerate(runs) if one.name < run.name]
     same = [at for at in older if _canary(runs[at]) == _canary(run)]
-    same = [at for at in same[-MOST_TRIED:] if _is_look(runs[at]) == _is_look(run)]
+    same = [at for at in same[-MOST_TRIED:] if _completed(runs[at]) == _is_look(run)]
     short = root.absolute() == Path(OUTPUT_DIR).absolute() and runs[-1:] == [run]
     newest = shlex.quote(str(run))
     if not same:
@@ -110,6 +110,12 @@ def next_command(run: Path) -> str:
 def _is_look(run: Path) -> bool:
     record = _record(run)
     return record is not None and bool(record.config.get("exact"))
+
+
+def _completed(run: Path) -> bool | None:
+    """Return whether a completed run is a look alone; None for other runs."""
+    record = _record(run)
+    return _is_look(run) if record is not None and record.status == "completed" else None
 
 
 def _canary(run: Path) -> str:

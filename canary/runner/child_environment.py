@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -92,3 +93,17 @@ def torchrun_command(nproc: int) -> tuple[str, ...]:
     # Torchrun's own `-m` would look into the working folder first.
     worker = (sys.executable, "-u", *module("canary.training.worker"))
     return (*words, "--standalone", "--no-python", *worker)
+
+
+PROCESSES = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d+)")
+"""The options of torchrun and `accelerate launch` for the number of ranks."""
+
+
+def fewer_than_asked(command: Sequence[str], world_size: int) -> str:
+    """Return a note if a command asked for several ranks but trained on one, else ""."""
+    asked = PROCESSES.search(" ".join(command))
+    if asked is None or int(asked[1]) < 2 or world_size > 1:
+        return ""
+    alone = "; accelerate launch --cpu starts only one: use torchrun --nproc-per-node"
+    hint = alone if "--cpu" in command else ""
+    return f"the command asked for {asked[1]} processes, but the training ran on one{hint}"

@@ -27,6 +27,7 @@ from canary.record.profile_folder import window_of
 from canary.record.types import RunRecord
 from canary.runner.child_environment import (
     child_environment,
+    fewer_than_asked,
     remove_tree,
     require_training_stack,
     torchrun_command,
@@ -204,6 +205,10 @@ def _keep_ranks(session: Session, result: Result) -> None:
         record.ranks.update(result.ranks)
         if "backend" in distributed:
             record.ranks["backend"] = distributed["backend"]
+    elif result.training:
+        note = fewer_than_asked(session.config.command, world_size)
+        if note and note not in record.notes:
+            record.notes.append(note)
 
 
 def _job(session: Session, launch: int, cache_dir: Path) -> Job:

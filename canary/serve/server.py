@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def bound(request: ServeRequest) -> ThreadingHTTPServer:
         MachineError: the port is in use, or not allowed.
     """
     try:
-        return ThreadingHTTPServer((LOOPBACK, request.port), answering(Site(request.folder)))
+        return _Server((LOOPBACK, request.port), answering(Site(request.folder)))
     except OSError as error:
         hint = "choose another with --port; 0 takes a free one"
         if error.errno == errno.EADDRINUSE:
@@ -80,6 +81,13 @@ def bound(request: ServeRequest) -> ThreadingHTTPServer:
         raise MachineError(
             f"cannot listen on port {request.port}: {error.strerror}", hint
         ) from error
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a reader that left or stalls."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 def answering(site: Site) -> Callable[..., BaseHTTPRequestHandler]:
@@ -103,7 +111,11 @@ class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with a page, a style sheet or a script."""
         why = refusal(self.headers)
-        place = urlsplit(self.path)
+        try:
+            place = urlsplit(self.path)
+        except ValueError:
+            self._send(400, "text/plain", "this is no address\n")
+            return
         if why:
             self._send(403, "text/plain", f"{why}\n")
         elif place.path in ASSETS:
@@ -143,8 +155,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        with contextlib.suppress(ConnectionError):  # The reader has left.
-            self.wfile.write(body)
+        self.wfile.write(body)
 
     def end_headers(self) -> None:
         """Add what every answer has, also that of the standard library to a wrong request."""

@@ -6,7 +6,7 @@ import contextlib
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import FrameType
 from typing import Any
 
@@ -88,6 +88,7 @@ class _Log:
     def entries(self) -> Iterator[Entry]:
         """Yield the values of the lines."""
         ending = Ending()
+        known: set[str] = set()
         for number, raw, _ in lines_of(self._file):
             self._line = number
             # A progress bar writes over its line.
@@ -99,8 +100,15 @@ class _Log:
                 entry = self._entry(text)
                 if entry is not None and entry.values:
                     ending.clear()
+                    known |= entry.values.keys()
                     yield entry
                     continue
+                if self._counted and _is_torn(text, known):
+                    raise InputError(
+                        f"{self._file.name}:{self._line}: the line is torn, and without steps the "
+                        "lines after it cannot be counted",
+                        "log the step, or import a file that the framework writes",
+                    )
                 ending.add(text)
         self._telling.fail(ending.error())
 
@@ -147,6 +155,13 @@ class _Log:
             self._telling.tell(what, self._file.name)
             step = self._counted
         return Entry(self._step if step is None else step, values, line=self._line, texts=words)
+
+
+def _is_torn(text: str, known: Set[str]) -> bool:
+    """Return whether a line that fits no pattern is a part of one like those with `known` names."""
+    if text.count("{") == text.count("}"):
+        return False
+    return any(re.search(rf"['\"]{re.escape(name)}['\"]\s*:", text) for name in known)
 
 
 def _number(text: str | None) -> float | None:

@@ -49,6 +49,20 @@ def test_the_trainings_step_is_used_not_the_trackers(run: Run, tmp_path: Path) -
     assert answer.values("loss") == {5 * step: loss for step, loss in LOSSES.items()}
 
 
+def test_a_step_that_each_epoch_counts_anew_gives_way_to_one_that_goes_on(
+    run: Run, tmp_path: Path
+) -> None:
+    rows = [{"step": s % 50, "global_step": s, "loss": v} for s, v in LOSSES.items()]
+    assert read(run, tmp_path / "a.jsonl", json_lines(rows)).values("loss") == LOSSES
+
+
+def test_a_torn_line_of_a_log_without_steps_is_refused(run: Run, tmp_path: Path) -> None:
+    lines = [f"{{'loss': {value}, 'epoch': {step / 300}}}" for step, value in LOSSES.items()]
+    lines[4] = lines[4][:15]
+    path = tmp_path / "a.log"
+    read(run, path, "\n".join(lines), "--preset", "transformers").refused("a.log:5", "torn")
+
+
 def test_rows_that_count_in_two_ways_are_refused(run: Run, tmp_path: Path) -> None:
     rows = [{"step": 8 * s, "global_step": s, "loss": v} for s, v in LOSSES.items()]
     rows += [{"global_step": 300, "eval_loss": 1.0}, {"step": 2_400, "final": 1.0}]

@@ -56,6 +56,12 @@ def test_a_look_alone_is_no_run_before_a_whole_one(output: Path) -> None:
     assert next_command(newest) == "next: canary compare latest latest~3"
 
 
+def test_a_failed_run_is_not_compared_with(output: Path) -> None:
+    add(output, "20261125-080000-dpo-cc33", status="failed")
+    newest = add(output, "20261126-080000-dpo-dd44")
+    assert next_command(newest) == "next: canary compare latest latest~3"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

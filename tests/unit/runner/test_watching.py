@@ -16,6 +16,7 @@ import pytest
 from canary.protocol.heartbeat import Frame, Pulse, main_thread, place, pulse_path
 from canary.protocol.job import Job, Result
 from canary.record.types import Failure
+from canary.runner.child_environment import fewer_than_asked
 from canary.runner.processes import RankProcesses
 
 SLEEPER = "import time\ntime.sleep(60)"
@@ -166,3 +167,13 @@ def test_the_stack_of_the_main_thread_is_read_and_the_users_own_line_is_named() 
     assert stack[0] == Frame("/home/me/train.py", 14, "f")
     assert place(stack) == "/home/me/train.py:14 in f"
     assert main_thread("") == []
+
+
+@pytest.mark.parametrize(
+    "words", ["accelerate launch --cpu --num_processes 2 a.py", "torchrun --nproc-per-node=2 a.py"]
+)
+def test_ranks_that_were_asked_for_and_not_started_are_told(words: str) -> None:
+    assert fewer_than_asked(words.split(), 1).startswith("the command asked for 2 processes")
+    assert ("use torchrun" in fewer_than_asked(words.split(), 1)) == ("--cpu" in words)
+    assert fewer_than_asked(words.split(), 2) == ""
+    assert fewer_than_asked(["python", "train.py"], 1) == ""

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import urllib.error
@@ -60,6 +61,25 @@ def test_ctrl_c_ends_it_while_a_page_is_open(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == ""
         kept.close()
+
+
+def test_readers_that_leave_and_broken_addresses_leave_no_traceback(tmp_path: Path) -> None:
+    finished(tmp_path, 1)
+    with serving_process(tmp_path) as (url, process):
+        port = int(url.split(":")[2].strip("/"))
+        whole = f"GET / HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode()
+        for request in (whole[:20], whole):
+            asking = socket.create_connection(("127.0.0.1", port), timeout=10)
+            asking.sendall(request)
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            asking.close()  # It resets the connection.
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as asking:
+            asking.sendall(f"GET http://[/ HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+            assert asking.recv(100).startswith(b"HTTP/1.0 400")
+        process.send_signal(signal.SIGINT)
+        process.wait(10)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
 
 
 def test_a_page_follows_a_run_to_its_end(tmp_path: Path) -> None:
