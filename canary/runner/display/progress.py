@@ -19,6 +19,8 @@ from canary.runner.display import figures
 from canary.runner.display.figures import Pace
 
 LINE_EVERY_S = 5.0
+LOG_EVERY_S = 30.0
+"""Between lines of a run in another process."""
 REDRAW_EVERY_S = 0.125
 SHOWN_PHASES = 3
 STEP = "  step "
@@ -121,15 +123,19 @@ def listener_for(stream: TextIO, quiet: bool, *, moves: bool = True) -> Listener
 
 
 def steps_shown_on(stream: TextIO) -> Callable[[str], None]:
-    """Return what takes each line that a run in another process prints, and shows its steps."""
-    moves = _can_move(stream)
+    """Return what takes each line that a run in another process prints, and shows its steps: those
+    of a long run also where no line moves."""
+    moves, last = _can_move(stream), time.monotonic()
 
     def show(line: str) -> None:
+        nonlocal last
+        is_step = line.startswith(STEP) and line[len(STEP)].isdigit()
         with contextlib.suppress(BrokenPipeError):
             if moves:
                 width = shutil.get_terminal_size().columns - 1
-                stream.write(ERASE + (line.rstrip()[:width] if line.startswith(STEP) else ""))
-            elif line.startswith(STEP):
+                stream.write(ERASE + (line.rstrip()[:width] if is_step else ""))
+            elif is_step and time.monotonic() - last >= LOG_EVERY_S:
+                last = time.monotonic()
                 stream.write(line)
             stream.flush()
 

@@ -93,7 +93,7 @@ def test_lines_come_where_nothing_can_move_and_quiet_gets_nothing(
 
 SAYS = """
 import sys
-for line in ("sft", "  step 1/2, 1 s left", "  step 2/2", "  completed", "canary: it broke"):
+for line in ("sft", "  step 1/2, 1 s left", "  step 2/2", "  step time   1 ms", "canary: it broke"):
     print(line, file=sys.stderr)
 print("the folder")
 """
@@ -103,6 +103,8 @@ def test_the_steps_of_a_run_in_another_process_are_shown_and_its_errors_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
+    clock = iter(range(0, 400, 40))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     seen = []
     for stream in (io.StringIO(), Terminal()):
         child = start_child([sys.executable, "-c", SAYS], tmp_path, os.environ)
