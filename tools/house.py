@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 67_590,
-    "lines of tests": 62_690,
+    "lines of canary": 67_610,
+    "lines of tests": 62_710,
     "lines of bench": 20_190,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -37,7 +37,7 @@ LIMITS = {
     "lines of canary/report": 4_120,
     "lines of canary/runner": 2_140,
     "lines of canary/serve": 760,
-    "lines of canary/training": 17_250,
+    "lines of canary/training": 17_260,
     "lines of canary/trends": 1_070,
     "files too long": 0,
     "functions too long": 0,

@@ -258,8 +258,11 @@ def without_profiler(rows: Sequence[Row]) -> Sequence[Row]:
     after = [row for row in plain if row["step"] > flagged[0]]
     was, now = (_numbers(side, "rss_bytes") for side in (before, after))
     extra = max(0.0, min(now) - max(was)) if was and now else 0.0
-    lower = [row | {"rss_bytes": number(row.get("rss_bytes")) - extra} for row in after if extra]
-    return [*before, *(lower or after)]
+    lower = [
+        row | {"rss_bytes": held - extra} if (held := row.get("rss_bytes")) else row
+        for row in after
+    ]
+    return [*before, *(lower if extra else after)]
 
 
 def unprofiled_stretch(rows: Sequence[Row]) -> Sequence[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import subprocess
 import sys
 import threading
@@ -20,7 +21,13 @@ from canary.record.step_row import Row
 from canary.record.types import Launch, RunRecord
 from canary.training.collectors.clock import StepClock
 from canary.training.collectors.host import LEAST_S, HostMeter
-from canary.training.collectors.steps import EndedSteps, RunningStep, summed
+from canary.training.collectors.steps import (
+    EndedSteps,
+    RunningStep,
+    _resident_bytes,
+    _RunDelay,
+    summed,
+)
 from canary.training.look import Look
 
 
@@ -212,3 +219,19 @@ def test_a_users_own_process_has_no_thread_of_gilknockers(monkeypatch: pytest.Mo
     assert "gilknocker" not in sys.modules
     assert "gil_held" not in found
     assert "canary run" in watch.unmeasured["host.gil_contention"]
+
+
+def test_a_program_with_all_the_files_open_that_it_may_have_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (_resident_bytes() or 0) > 1e6
+    delay = _RunDelay()
+    assert delay.since_last() is None
+    assert delay.since_last() is not None
+
+    def full(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "open", full)
+    assert _resident_bytes() is None
+    assert delay.since_last() is None
