@@ -124,19 +124,20 @@ def listener_for(stream: TextIO, quiet: bool, *, moves: bool = True) -> Listener
 
 def steps_shown_on(stream: TextIO) -> Callable[[str], None]:
     """Return what takes each line that a run in another process prints, and shows its steps: those
-    of a long run also where no line moves."""
+    of a long run also where no line moves. That process may be of a stranger's checkout."""
     moves, last = _can_move(stream), time.monotonic()
 
     def show(line: str) -> None:
         nonlocal last
+        line = printable(line.rstrip())
         is_step = line.startswith(STEP) and line[len(STEP)].isdigit()
         with contextlib.suppress(BrokenPipeError):
             if moves:
                 width = shutil.get_terminal_size().columns - 1
-                stream.write(ERASE + (line.rstrip()[:width] if is_step else ""))
+                stream.write(ERASE + (line[:width] if is_step else ""))
             elif is_step and time.monotonic() - last >= LOG_EVERY_S:
                 last = time.monotonic()
-                stream.write(line)
+                stream.write(f"{line}\n")
             stream.flush()
 
     return show
