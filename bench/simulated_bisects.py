@@ -260,19 +260,21 @@ def _met(yes: bool) -> str:
 
 
 def cells_of(chosen: str) -> list[Cell]:
-    """Return the cells of a table: `all`, `bar` (one cell) or `histories`."""
+    """Return the cells of a table: `all`, `bar` (one cell), `histories` or `nothing`."""
     if chosen == "bar":
         return [Cell("steady", 0.05, 0.10)]
     if chosen == "histories":
         kinds = ("linear", "linear, broken", "merges", "merges, broken")
         return [Cell("all of it", 0.05, change, kind) for kind in kinds for change in (0.1, 0.2)]
+    if chosen == "nothing":
+        return [Cell(place, noise, 0.0) for place in PLACES for noise in NOISES]
     return [Cell(p, noise, change) for p in PLACES for noise in NOISES for change in CHANGES]
 
 
 def main() -> int:
     """Print the table and the bars. Return 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cells", choices=("all", "bar", "histories"), default="all")
+    parser.add_argument("--cells", choices=("all", "bar", "histories", "nothing"), default="all")
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
@@ -280,7 +282,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also write each trial here")
     options = parser.parse_args()
     METHODS.update(methods())
-    simple = options.cells == "histories"
+    simple = options.cells in ("histories", "nothing")
     names = [options.only] if options.only else ["canary"] if simple else list(METHODS)
     seeds = range(options.first, options.first + options.trials)
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool:

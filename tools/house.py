@@ -42,7 +42,7 @@ LIMITS = {
     "files too long": 0,
     "functions too long": 0,
     "pages": 25,
-    "kB of pages": 233,
+    "kB of pages": 234,
     "verbs": 18,
     "options of a verb": 12,
     "config keys": 133,
