@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -164,7 +165,7 @@ def run_ab(
 
 
 def with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:
-    """Add a hint about ignored and untracked files if a run did not find a file."""
+    """Add a hint about the folder, or ignored and untracked files, if a run did not find a file."""
     missing = any(record.failure == "not found" for record in runs.failed)
     if request.base is None or found.verdict != "error" or not missing:
         return found
@@ -172,6 +173,9 @@ def with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Compar
         "each side is a fresh checkout without ignored or untracked files; make or link them in "
         "both, such as with: --setup 'ln -s /path/of/data data'"
     )
+    if request.config and ".." in request.config.parts:
+        above = shlex.quote(str(request.config.parent))
+        note = f"the command ran in this folder; run it in that of the config: cd {above}"
     return replace(found, notes=(*found.notes, note))
 
 

@@ -154,7 +154,11 @@ def test_a_config_that_cannot_be_used_is_named_with_its_side(
     assert "canary ab BASE.yaml HEAD.yaml" in str(found.value.hint)
 
 
-def test_a_file_that_a_checkout_lacks_is_linked_by_setup() -> None:
+@pytest.mark.parametrize(
+    ("config", "hint"),
+    [("../canary.yaml", "run it in that of the config: cd .."), ("canary.yaml", "--setup 'ln -s ")],
+)
+def test_a_file_that_is_missing_may_lie_in_the_folder_of_the_config(config: str, hint: str) -> None:
     runs = Runs(failed=[crashed(RUN).model_copy(update={"failure": "not found"})])
-    found = with_setup_hint(Comparison("error", ""), AbRequest(Path("a.yaml"), "main"), runs)
-    assert "--setup 'ln -s " in found.notes[0]
+    found = with_setup_hint(Comparison("error", ""), AbRequest(Path(config), "main"), runs)
+    assert hint in found.notes[0]
