@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 67_610,
-    "lines of tests": 62_710,
+    "lines of canary": 67_620,
+    "lines of tests": 62_740,
     "lines of bench": 20_190,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -30,7 +30,7 @@ LIMITS = {
     "lines of canary/inputs": 820,
     "lines of canary/ladder": 1_810,
     "lines of canary/machine": 1_070,
-    "lines of canary/matrix": 2_090,
+    "lines of canary/matrix": 2_100,
     "lines of canary/protocol": 770,
     "lines of canary/pytest_plugin": 710,
     "lines of canary/record": 4_060,

@@ -117,7 +117,7 @@ def state_line(matrix: Matrix) -> str:
 
 @dataclass
 class View:
-    """Tells each cell once as it ends; and the state, once a minute."""
+    """Tells each cell once as it ends; and the state, at first and once a minute."""
 
     say: Callable[[str], None]
     """Prints a line for people."""
@@ -135,8 +135,7 @@ class View:
                     words = f"{verdict}: {words}"
                 self.say(f"{len(self._said)}/{len(matrix.entries)} {one.cell.name}: {words}")
         now = self.clock()
-        if self._when is None:
-            self._when = now
-        elif now - self._when >= EVERY_S and len(self._said) < len(matrix.entries):
+        is_time = self._when is None or now - self._when >= EVERY_S
+        if is_time and len(self._said) < len(matrix.entries):
             self.say(state_line(matrix))
             self._when = now

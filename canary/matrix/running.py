@@ -96,6 +96,10 @@ class Matrix:
                 self._refused(entry, error)
                 continue
             over = attempt.ended() is not None or attempt.gave_up() is not None
+            if not over and attempt.is_running():
+                entry.state = "runs"
+                self.told(self)  # Before the wait for it.
+                entry.state = "waits"
             if not over and self.launcher.adopt(attempt):
                 self._follow(entry, attempt)
             elif over or attempt.ended() is not None:
@@ -146,7 +150,7 @@ class Matrix:
     @property
     def running(self) -> list[Entry]:
         """Cells that were started and have not ended."""
-        return [entry for entry, _ in self._attempts.values()]
+        return [entry for entry in self.entries if entry.state == "runs"]
 
 
 @contextlib.contextmanager

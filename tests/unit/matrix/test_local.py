@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -13,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from canary.errors import UsageError
+from canary.matrix.answer import View
 from canary.matrix.attempt import TIMED_OUT, Attempt, News
+from canary.matrix.cells import Cell
 from canary.matrix.local import LocalLauncher
-from canary.matrix.running import alone_in
+from canary.matrix.outcomes import Outcome
+from canary.matrix.running import Entry, Matrix, alone_in
 
 HALF_A_MINUTE = 30.0
 
@@ -183,3 +187,25 @@ def test_a_folder_has_one_matrix_at_a_time(matrix: tuple[list[str], Path]) -> No
         again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert UsageError.__name__ in again.stderr
     assert "another process runs the matrix" in again.stderr
+
+
+def test_a_matrix_says_so_before_it_waits_for_a_try_of_a_killed_one(tmp_path: Path) -> None:
+    attempt = Attempt("one", tmp_path / "cells" / "one", (), tmp_path, {}, 9.0)
+    attempt.folder.mkdir(parents=True)
+    said: list[str] = []
+
+    class Waits(LocalLauncher):
+        def adopt(self, attempt: Attempt) -> bool:
+            said.append("it waits")
+            (attempt.folder / "ended").write_text("0")
+            return False
+
+    entry = Entry(Cell("one", "run", None, ()))
+    local = Waits([0], (), None, tmp_path / "pool")
+    view = View(said.append, lambda: 0.0)
+    with (attempt.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        judged = Outcome("pass", "")
+        Matrix(tmp_path, [entry], local, lambda _: attempt, lambda *_: judged, view.told).run()
+    assert said[:2] == ["0 of 1 done · one runs", "it waits"]
+    assert entry.state == "done"
