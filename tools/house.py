@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 67_620,
-    "lines of tests": 62_740,
+    "lines of canary": 67_640,
+    "lines of tests": 62_810,
     "lines of bench": 20_190,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
@@ -22,7 +22,7 @@ LIMITS = {
     "lines of canary/bisect": 2_520,
     "lines of canary/campaign": 2_240,
     "lines of canary/cli": 1_780,
-    "lines of canary/compare": 12_490,
+    "lines of canary/compare": 12_500,
     "lines of canary/config": 2_710,
     "lines of canary/gate": 2_830,
     "lines of canary/github": 2_110,
@@ -35,8 +35,8 @@ LIMITS = {
     "lines of canary/pytest_plugin": 710,
     "lines of canary/record": 4_060,
     "lines of canary/report": 4_120,
-    "lines of canary/runner": 2_140,
-    "lines of canary/serve": 760,
+    "lines of canary/runner": 2_150,
+    "lines of canary/serve": 770,
     "lines of canary/training": 17_260,
     "lines of canary/trends": 1_070,
     "files too long": 0,

@@ -59,12 +59,12 @@ def _unusable_import(record: RunRecord) -> str:
     return ""
 
 
-SAID = re.compile(r"(?:the \w+ was )?(?:interrupted|out of memory)\b:?")
+SAID = re.compile(r"(?:the training was interrupted|out of memory)\b:?")
 """The start of a reason that says the same as ENDINGS."""
 
 
 def ending(record: RunRecord) -> str:
-    """Return how a run ended and why, such as `was interrupted by Ctrl-C, after step 3`."""
+    """Return how a run ended and why, such as `was interrupted: Ctrl-C, after step 3`."""
     how = how_it_ended(record)
     said = SAID.match(how) if record.status in ("interrupted", "oom") else None
     words = ENDINGS.get(record.status, "did not complete")

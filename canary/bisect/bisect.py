@@ -84,7 +84,8 @@ class Request:
             if setting.partition("=")[0].strip() in ("repeats", "exact"):
                 raise UsageError(
                     f"--set {setting} does not work with bisect",
-                    "it decides itself which launches run",
+                    "without it, bisect looks at the first steps, and repeats launches only if the "
+                    "check is noisy",
                 )
 
 

@@ -58,6 +58,8 @@ def report(
 
     require_charts()
     first = paths[0] if paths else None
+    if first is not None and first.name == LADDER:
+        first = first.parent
     against = (*(paths or ())[1:], *(baseline or ()))
     if first is None and remote is None:
         raise UsageError("nothing to report", "canary report RUN [BASELINE...], or --remote origin")

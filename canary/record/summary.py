@@ -378,6 +378,8 @@ def more_steps(record: RunRecord) -> str:
     if record.first_step > 1:
         where = f"it resumed from a checkpoint at step {record.first_step - 1}"
         return f"{where}: remove the checkpoint, or raise max_steps"
+    if record.config.get("exact"):
+        return "it ended after its look: remove --exact, or `exact: true`"
     if record.config.get("max_steps") is None:
         return "train more steps"
     return "raise max_steps"

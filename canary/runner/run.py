@@ -97,7 +97,7 @@ def _ended_by(error: BaseException, folder: Path) -> Result:
     """Return how a run ended that an error stopped."""
     if isinstance(error, KeyboardInterrupt):
         code = error.code if isinstance(error, Stopped) else None
-        reason = "interrupted by Ctrl-C or SIGTERM"
+        reason = "Ctrl-C or SIGTERM"
         return Result(status="interrupted", reason=reason, command_code=code)
     if isinstance(error, CanaryError):
         return describe_failure(error)

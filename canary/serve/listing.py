@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from canary.errors import InputError, RecordError
@@ -85,6 +85,11 @@ class RunLine:
             if seconds >= size:
                 return f"{seconds // size:.0f} {unit} ago"
         return "just now"
+
+
+def above(line: RunLine) -> Sequence[PurePosixPath]:
+    """Return the folders of a run's folder, from its own up to the listed one, `.`."""
+    return PurePosixPath(line.place.name).parents
 
 
 class Listing:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from canary.compare.diagnosis.source_changes import source_between
@@ -18,7 +19,7 @@ from canary.record.ranks import rank_files
 from canary.record.strangers import seen_record, stamp
 from canary.report.html import filled
 from canary.report.pages import comparisons_text
-from canary.serve.listing import HEADINGS, Listing, Place
+from canary.serve.listing import HEADINGS, Listing, Place, RunLine, above
 from canary.serve.live import EVERY_MS, LiveRun
 
 MOST_KEPT = 8
@@ -63,12 +64,8 @@ class Site:
         """Return the page of all runs."""
         lines = self.listing.lines()
         campaigns = sorted({line.place.campaign for line in lines} - {""}, reverse=True)
-        groups = (
-            (
-                name or "Runs",
-                f"/ladder/{quote(name)}" if name and (self.root / name / FILE).is_file() else "",
-                tuple(line for line in lines if line.place.campaign == name),
-            )
+        by_campaign = (
+            (name, tuple(line for line in lines if line.place.campaign == name))
             for name in ("", *campaigns)
         )
         return filled(
@@ -76,8 +73,14 @@ class Site:
             folder=str(self.root),
             every_ms=EVERY_MS,
             headings=HEADINGS,
-            groups=tuple(group for group in groups if group[-1]),
+            groups=[(name, self._ladders(some), some) for name, some in by_campaign if some],
         )
+
+    def _ladders(self, lines: Sequence[RunLine]) -> list[tuple[str, str]]:
+        """Return name and address of each ladder that some of the runs belong to, newest first."""
+        folders = {folder for line in lines for folder in above(line)}
+        found = sorted(str(one) for one in folders if (self.root / one / FILE).is_file())
+        return [(name.removeprefix("."), f"/ladder/{quote(name)}") for name in reversed(found)]
 
     def ladder(self, name: str) -> str:
         """Return the page of a ladder, as far as it has climbed.
@@ -86,7 +89,8 @@ class Site:
             NoSuchPage: there is no such ladder.
             RecordError: its result cannot be read.
         """
-        lines = [line for line in self.listing.lines() if line.place.campaign == name]
+        folder = PurePosixPath(name)
+        lines = [one for one in self.listing.lines() if folder in above(one)]
         if not lines or not (self.root / name / FILE).is_file():
             raise NoSuchPage(f"no ladder {name!r}", "its result comes with the first round")
         text = with_way_back(result_page(load_result(self.root / name)))

@@ -96,7 +96,7 @@ def answering(site: Site) -> Callable[..., BaseHTTPRequestHandler]:
 
 
 class _Answer(BaseHTTPRequestHandler):
-    """Answers one request. It only reads: there is no method but GET."""
+    """Answers one request. It only reads: there is no method but GET and HEAD."""
 
     timeout = 10.0  # in seconds, until the request must be complete
     server_version, sys_version = "canary", ""
@@ -155,7 +155,10 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
 
     def end_headers(self) -> None:
         """Add what every answer has, also that of the standard library to a wrong request."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from canary.compare.rules.rule import Answer, not_asked, only_for
 from canary.config.trainers import TrainerRow, trainer_row
-from canary.record.exact import Micro, Series, Signal, Trajectory
+from canary.record.curves import Curve
+from canary.record.exact import Micro, Series, Signal
 from canary.record.facts import UpdateFacts
 from canary.record.types import RunRecord
 
@@ -65,22 +66,27 @@ def width(micro: Micro) -> int:
     return max((shape[-1] for shape in micro.get("shapes", {}).values() if shape), default=0)
 
 
-def trajectory(record: RunRecord) -> Trajectory:
-    """Return what is known of every step: of the look, or of the whole log of an imported run."""
-    if record.source is None:
-        return record.exact.get("trajectory", {})
-    values: dict[str, Series] = {name: [*one.values] for name, one in record.curves.items()}
-    return {
-        "losses": [*record.stability.loss_values],
-        "grad_norms": [*record.stability.grad_norm_values],
-        "learning_rates": values.get("learning_rate", []),
-        "rl": values,
+def by_step(
+    record: RunRecord, name: Literal["loss", "grad_norm", "learning_rate"]
+) -> list[tuple[int, float | None]]:
+    """Return steps and values of the look, or of the whole log of an imported run."""
+    if record.source is not None:
+        curve = record.curves.get(name, Curve())
+        return list(zip(curve.steps, curve.values, strict=True))
+    looked = record.exact.get("trajectory", {})
+    series: dict[str, Series] = {
+        "loss": looked.get("losses", []),
+        "grad_norm": looked.get("grad_norms", []),
+        "learning_rate": looked.get("learning_rates", []),
     }
+    return [*enumerate(series[name], start=1)]
 
 
 def logged(record: RunRecord) -> dict[str, Series]:
     """Return the metrics that the trainer logged, one value per step."""
-    return trajectory(record).get("rl", {})
+    if record.source is not None:
+        return {name: [*one.values] for name, one in record.curves.items()}
+    return record.exact.get("trajectory", {}).get("rl", {})
 
 
 def advantages_of_tokens(record: RunRecord) -> Signal:

@@ -9,11 +9,11 @@ import re
 from canary.compare.exact.tolerances import arithmetic_of
 from canary.compare.rules.facts import (
     arguments,
+    by_step,
     micro_batches,
     overridden_loss,
     starts_at_reference,
     trainer_of,
-    trajectory,
     warned,
 )
 from canary.compare.rules.rule import Answer, Rule, answer, holds, not_asked, only_for, rule
@@ -38,19 +38,19 @@ SIZES = "Using a target size"
 )
 def raw_loss_finite(record: RunRecord) -> Answer:
     """Look at the raw losses, before a filter of the trainer hides one."""
-    steps = trajectory(record)
+    losses = by_step(record, "loss")
     bad = [
         f"{what} of step {step}"
-        for what, series in (
-            ("loss", steps.get("losses", [])),
-            ("gradient norm", steps.get("grad_norms", [])),
-        )
-        for step, value in enumerate(series, start=1)
+        for what, series in (("loss", losses), ("gradient norm", by_step(record, "grad_norm")))
+        for step, value in series
         if value is not None and not math.isfinite(value)
     ]
-    if all(value is None for value in steps.get("losses", [])):
+    if all(value is None for _, value in losses):
         return not_asked("no loss was recorded")
-    words = f"{len(bad)} losses or gradient norms are not finite"
+    words = "losses and gradient norms are finite"
+    if bad:
+        times = f", {len(bad)} times" if len(bad) > 1 else ""
+        words = f"a loss or gradient norm is not finite{times}"
     return answer(words, broken=bool(bad), items=bad, place=bad[0] if bad else "")
 
 

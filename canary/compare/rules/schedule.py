@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from canary.compare.rules.facts import NO_UPDATES, argument, trajectory, updates_of, whole_number
+from canary.compare.rules.facts import NO_UPDATES, argument, by_step, updates_of, whole_number
 from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.errors import counted
 from canary.record.exact import TORCH_LOOP
@@ -145,10 +145,10 @@ def schedule_length(record: RunRecord) -> Answer:
 )
 def learning_rate_positive(record: RunRecord) -> Answer:
     """The learning rate is positive, except in the first steps of a warm-up and the last step."""
-    recorded = trajectory(record).get("learning_rates", [])
-    if all(rate is None for rate in recorded):
+    recorded = by_step(record, "learning_rate")
+    if all(rate is None for _, rate in recorded):
         return not_asked("learning rates were not recorded")
-    rates = [rate or 0.0 for rate in recorded]
+    rates = [rate or 0.0 for _, rate in recorded]
     if record.source is not None and any(rates):
         return holds("the log has learning rates above 0")  # where it ends, a schedule may too
     last = whole_number(record, "max_steps")

@@ -20,7 +20,7 @@ from canary.runner.display.figures import Pace
 
 LINE_EVERY_S = 5.0
 LOG_EVERY_S = 30.0
-"""Between lines of a run in another process."""
+"""Between lines of a run in another process, or before the first step."""
 REDRAW_EVERY_S = 0.125
 SHOWN_PHASES = 3
 STEP = "  step "
@@ -83,10 +83,12 @@ class Progress(Listener):
             self._print(self._line())
 
     def waiting(self) -> None:
-        """Redraw the moving line."""
+        """Redraw the moving line. Where none moves, say seldom that no step has ended yet."""
         if self._moves and self._is_time(REDRAW_EVERY_S):
             width = shutil.get_terminal_size().columns - 1
             self._write(f"{ERASE}{self._line()[:width]}")
+        elif not (self._moves or self._pace.done or self._unwatched) and self._is_time(LOG_EVERY_S):
+            self._print(self._line())
 
     def _is_time(self, every_s: float) -> bool:
         now = time.monotonic()

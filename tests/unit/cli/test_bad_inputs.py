@@ -116,10 +116,14 @@ UNUSABLE: dict[str, tuple[RunRecord, str]] = {
         timed(0.1, 0.1, 3).model_copy(update={"first_step": 25}),
         "5 needed; it resumed from a checkpoint at step 24: remove the checkpoint, or raise",
     ),
+    "a look alone": (
+        timed(0.1, 0.1, 3).model_copy(update={"config": {"exact": True}}),
+        "5 needed; it ended after its look: remove --exact, or `exact: true`",
+    ),
     "failed": (crashed(record(9)), "run-00009 failed: it broke"),
     "interrupted by": (
-        crashed(record(9), "interrupted", "interrupted by Ctrl-C or SIGTERM"),
-        "run-00009 was interrupted by Ctrl-C or SIGTERM, after step",
+        crashed(record(9), "interrupted", "Ctrl-C or SIGTERM"),
+        "run-00009 was interrupted: Ctrl-C or SIGTERM, after step",
     ),
     "running": (crashed(record(9), "running", ""), "did not complete: it ended"),
     "zero mean": (timed(0.0, 0.1), "contradicts itself: `perf.step_time`"),

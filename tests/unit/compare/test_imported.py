@@ -11,7 +11,7 @@ from canary.compare.report import Comparison
 from canary.compare.rules import answers
 from canary.compare.stats import compare_to_baseline
 from canary.config.metric_gates import MetricGate
-from canary.record.curves import Source
+from canary.record.curves import Curve, Source
 from canary.record.types import RunRecord, Stability
 from canary.report.render import render
 from tests.unit.comparing import altered, crashed, history, record
@@ -238,8 +238,13 @@ def test_a_log_answers_the_rules_of_what_it_has(
     name: str, values: list[float], rule: str, status: str
 ) -> None:
     run = imported(with_curve(record(1), values, name))
-    if name == "loss":
-        run = altered(run, "stability", "loss_values", to=values)
     found = {one.id: said for one, said in answers(altered(run, "rl", to={}))}
     assert found[rule].status == status
     assert found["optimizer_holds_trainable"].inapplicable
+
+
+def test_a_rule_names_the_step_that_the_log_has() -> None:
+    curve = Curve(steps=[10, 20, 30], values=[1.0, math.nan, 1.0])
+    run = imported(record(1).model_copy(update={"curves": {"loss": curve}}))
+    found = {one.id: said for one, said in answers(run)}
+    assert found["raw_loss_finite"].place == "loss of step 20"

@@ -152,3 +152,17 @@ def test_completions_that_cannot_be_of_one_length_are_refused_at_once(
     assert ended(str(file)) == 2
     said = capfd.readouterr().err
     assert "equal length, but fixed_length is for the model's generate, not for vLLM" in said
+
+
+def test_report_draws_a_ladder_by_its_folder_or_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered(monkeypatch, made(tmp_path))
+    assert ended() == 0
+    for named in (tmp_path, tmp_path / "ladder.json"):
+        with pytest.raises(SystemExit) as end:
+            main(["report", str(named)])
+        assert not end.value.code
+        page = tmp_path / "report.html"
+        assert "<label" in page.read_text()
+        page.unlink()

@@ -91,6 +91,23 @@ def test_lines_come_where_nothing_can_move_and_quiet_gets_nothing(
         assert "\x1b" not in stream.getvalue()
 
 
+def test_a_log_says_that_a_large_model_still_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    stream = io.StringIO()
+    listener = Progress(stream)
+    listener.launch_begins(0, 3)
+    for _ in range(70):
+        clock[0] += 1.0
+        listener.waiting()
+    listener.step_ended(row(1, 0.5))
+    clock[0] += 100.0
+    listener.waiting()
+    lines = stream.getvalue().splitlines()
+    assert lines[1:3] == [f"  step 0/3 · loading ({after} s)" for after in (30, 60)]
+    assert [line[:10] for line in lines[3:]] == ["  step 1/3"]
+
+
 SAYS = """
 import sys
 for line in "  step 1/2, 1 s|  step 2/2\\x1b]0;a\\x07|  step time 1 ms|canary: it broke".split("|"):

@@ -69,6 +69,19 @@ def test_a_ladder_is_shown_while_it_climbs(tmp_path: Path) -> None:
     assert "<label" in page
 
 
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_ladder_is_linked_at_any_depth(tmp_path: Path, depth: int) -> None:
+    folder = tmp_path / "canary_output" / "ladder-20260101-000000"
+    finished(folder, 2)
+    made = site(config_of("ppo"), Workshop({("speed.kv_cache", True): 2.0}), folder=folder)
+    ladder_at(made, LEVELS, leave_unfinished)
+    asking = Asking((folder, folder.parent, tmp_path)[depth])
+    link = re.search(r'<a href="(/ladder/[^"]*)">', asking.get("/").text)
+    assert link
+    address = link[1].removesuffix(".")  # As a browser does.
+    assert asking.get(address).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -267,3 +280,11 @@ def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
         for attributes in (*read.named("a"), *read.named("link")):
             assert (attributes["href"] or "").startswith("/")
         assert {a.get("src") for a in read.named("script")} <= {None, "/live.js", "/report.js"}
+
+
+def test_head_is_answered_as_get_is_without_the_page(tmp_path: Path) -> None:
+    finished(tmp_path, 1)
+    asked = Asking(tmp_path).request("HEAD", "/")
+    page = Asking(tmp_path).get("/")
+    assert (asked.status_code, asked.text) == (200, "")
+    assert asked.headers["Content-Length"] == str(len(page.text.encode()))
