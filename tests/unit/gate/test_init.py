@@ -157,6 +157,14 @@ def test_the_hosted_form_is_ten_lines_and_asks_for_no_gpu(here: Path) -> None:
     assert content["jobs"]["canary"]["runs-on"] == "ubuntu-24.04"
 
 
+def test_on_a_hosted_runner_every_config_is_judged_also_after_a_red_one(here: Path) -> None:
+    run("--runner", "hosted", "--config", "a.yaml", "--config", "b.yaml", "--force")
+    content = yaml.safe_load((here / ".github/workflows/canary.yml").read_text())
+    first, second = content["jobs"]["canary"]["steps"][-2:]
+    assert ("canary ab a.yaml" in first["run"], "if" in first) == (True, False)
+    assert ("canary ab b.yaml" in second["run"], second["if"]) == (True, "${{ !cancelled() }}")
+
+
 @pytest.mark.parametrize(
     "options",
     [("--forks",), ("--image", OWN_IMAGE), ("--compare", "ab"), ("--labels", "gpu")],
