@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
     "lines of canary": 67_640,
-    "lines of tests": 62_810,
+    "lines of tests": 62_820,
     "lines of bench": 20_190,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,

@@ -18,8 +18,9 @@ from canary.record.strangers import Stamp, goes_on, stamp, stored_record
 from canary.record.types import Owner, RunRecord
 from canary.report.runs_table import cells
 
-DEEPEST = 3
-"""Folders below the listed one in which runs are: `ab` has one of its own and one per side."""
+DEEPEST = 4
+"""Levels below the listed folder at which runs are found: `ab` in `canary_output` has its own, and
+one per side."""
 MOST_RUNS = 2000
 """Runs in the list, the newest ones."""
 HEADINGS = ("canary", "trainer", "steps", "step time", "final loss", "alerts")

@@ -80,7 +80,7 @@ class Site:
         """Return name and address of each ladder that some of the runs belong to, newest first."""
         folders = {folder for line in lines for folder in above(line)}
         found = sorted(str(one) for one in folders if (self.root / one / FILE).is_file())
-        return [(name.removeprefix("."), f"/ladder/{quote(name)}") for name in reversed(found)]
+        return [(Path(name).name, f"/ladder/{quote(name)}") for name in reversed(found)]
 
     def ladder(self, name: str) -> str:
         """Return the page of a ladder, as far as it has climbed.

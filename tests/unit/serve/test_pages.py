@@ -44,6 +44,11 @@ def test_the_list_has_every_run_and_those_that_go_on_come_first(tmp_path: Path) 
     assert "100 of 100" in text
 
 
+def test_the_sides_of_ab_are_found_from_the_repository(tmp_path: Path) -> None:
+    finished(tmp_path / "canary_output" / "ab-20260101-000000" / "head", 1)
+    assert "ab-20260101-000000/head/" in Read(Asking(tmp_path).get("/").text).text
+
+
 def test_runs_of_a_campaign_stand_under_its_name(tmp_path: Path) -> None:
     finished(tmp_path / "ab-20260101-000000" / "head", 1)
     finished(tmp_path / "ladder-20260101-000000", 2)
