@@ -13,13 +13,13 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 67_640,
-    "lines of tests": 62_820,
+    "lines of canary": 67_650,
+    "lines of tests": 62_830,
     "lines of bench": 20_190,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
-    "lines of canary/baseline": 1_780,
-    "lines of canary/bisect": 2_520,
+    "lines of canary/baseline": 1_790,
+    "lines of canary/bisect": 2_530,
     "lines of canary/campaign": 2_240,
     "lines of canary/cli": 1_780,
     "lines of canary/compare": 12_500,

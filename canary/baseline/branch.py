@@ -304,7 +304,7 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
     if not names:
         raise MachineError(
             f"{shown(remote.url)} answers like an empty repository",
-            "another server than git's answers there; run the job again",
+            "the server there is not a git server; run the job again",
         )
     if remote.ref in names:
         raise MachineError(f"{remote} was not found, but then listed", "run the job again")

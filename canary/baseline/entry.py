@@ -188,6 +188,7 @@ def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) ->
     read_back = (entry.run_id, entry.commit, entry.red, entry.accepted)
     if read_back != (record.run_id, commit, red, accepted):
         raise InputError(
-            f"run_id {record.run_id!r} ends like a mark of a stored run", "give the run another id"
+            f"run_id {record.run_id!r} ends with a suffix that is reserved for stored runs",
+            "give the run another id",
         )
     return entry.path.name

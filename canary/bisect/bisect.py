@@ -134,7 +134,7 @@ class _Bisect:
         folder, asked = self._folder(asked, {"content of the config": digest(content)})
         changed = uncommitted(repository)
         if changed:
-            self._note(f"{changed} changed files that are not committed are no part of it")
+            self._note(f"{changed} uncommitted files are left out of the search")
         recipe = Recipe(self.here, config, folder, request.settings, request.setup, everywhere)
         commits = Commits(repository, good, suspects, recipe)
         stage = self._find("commit", commits, folder, asked)

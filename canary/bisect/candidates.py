@@ -216,7 +216,7 @@ def commits_between(repository: Path, good: str, bad: str) -> tuple[str, str, tu
     """Return both ends that the user names, and the commits between them, oldest first.
 
     Raises:
-        UsageError: a commit is missing, or the good one is no ancestor of the bad one.
+        UsageError: a commit is missing, or the good one is not an ancestor of the bad one.
     """
     first, last = commit_of(repository, good), commit_of(repository, bad)
     if first == last:
@@ -234,7 +234,7 @@ def commits_between(repository: Path, good: str, bad: str) -> tuple[str, str, tu
         hint = f"try their merge base: --good {shared[:SHORT]}" if shared else "they share nothing"
         if git(repository, "rev-parse", "--is-shallow-repository") == "true":
             hint = "get the rest of this shallow clone with: git fetch --unshallow"
-        raise UsageError(f"--good {good} is no ancestor of --bad {bad}", hint)
+        raise UsageError(f"--good {good} is not an ancestor of --bad {bad}", hint)
     how = ("--topo-order", "--reverse", "--no-show-signature", "--no-color")
     form = "--format=%H%x00%P%x00%cs%x00%s"
     lines = git(repository, "log", *how, form, last, f"^{first}", "--").split("\n")

@@ -76,7 +76,10 @@ def read_pins(name: Path) -> Pins:
         named = record.env.get("packages") or {}
         return _pins(path, [(one, text) for one, text in named.items() if text], record)
     if path.suffix in (".lock", ".toml"):
-        raise InputError(f"{path} is not read", "write requirements: uv export --frozen -o FILE")
+        raise InputError(
+            f"{path} has a format that bisect does not read",
+            "write requirements: uv export --frozen -o FILE",
+        )
     try:
         text = jsonio.content_of(path, LARGEST).decode("utf-8-sig", "replace")
     except OSError as error:

@@ -81,13 +81,13 @@ class _Reader:
         excluded = axes.pop("exclude", [])
         if not isinstance(excluded, list) or not all(isinstance(one, dict) for one in excluded):
             hint = "write exclude: [{axis: value}]"
-            raise self._error("matrix.exclude", "is no list of choices", hint)
+            raise self._error("matrix.exclude", "is not a list of choices", hint)
         for name, values in axes.items():
             if not isinstance(values, list) or not values:
-                raise self._error(f"matrix.{name}", "is no list of values", "write [a, b]")
+                raise self._error(f"matrix.{name}", "is not a list of values", "write [a, b]")
             if any(isinstance(one, dict) for one in values):
                 hint = "write exclude: [...], and single cells under `cells:`"
-                raise self._error(f"matrix.{name}", "is no axis", hint)
+                raise self._error(f"matrix.{name}", "is not an axis", hint)
         count = math.prod(map(len, axes.values()))
         if count > MOST_CELLS:
             raise self._error("matrix", f"has {count} cells, more than {MOST_CELLS}", "split it")
@@ -97,7 +97,7 @@ class _Reader:
             unknown = sorted({*one} - {*axes})
             if unknown:
                 key = f"matrix.exclude.{at}.{unknown[0]}"
-                raise self._error(key, "is no axis of this matrix", f"use {', '.join(axes)}")
+                raise self._error(key, "is not an axis of this matrix", f"use {', '.join(axes)}")
             if not any(one.items() <= choice.items() for choice in found):
                 raise self._error(f"matrix.exclude.{at}", "fits no cell", "look at its values")
         return [
@@ -118,7 +118,7 @@ class _Reader:
             return ConfigError(what, hint, file=self.file, key=full)
 
         if not isinstance(named, str):
-            raise error("name", "has a name that is no text", f'write name: "{named}"')
+            raise error("name", "has a name that is not text", f'write name: "{named}"')
         if not NAME.fullmatch(name):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
             raise error("name", "has a name that no folder can have", hint)

@@ -221,7 +221,7 @@ def _first(error: ValidationError, origins: Origins, path: Path) -> ConfigError:
     field = model.model_fields.get(where[-1] if where else "")
     if where[:1] == ["env"] and first["type"] == "string_type":
         hint = f'write {where[-1]}: "{first["input"]}"'
-        return ConfigError(f"{key} in {place} is no text", hint, file=path, key=key)
+        return ConfigError(f"{key} in {place} is not text", hint, file=path, key=key)
     said = first["msg"].removeprefix("Value error, ")
     said = said[:1].lower() + said[1:]
     hint = field.description or hint if field is not None else hint

@@ -126,7 +126,7 @@ def _answering() -> Iterator[None]:
     try:
         yield
     except (ConnectionError, requests.RequestException) as error:
-        raise MachineError("the Ray cluster does not answer", "is it still there?") from error
+        raise MachineError("the Ray cluster does not answer", "is it still running?") from error
     except RuntimeError as error:
         lines = [line for line in str(error).splitlines() if line.strip()] or ["no reason"]
         raise MachineError(f"Ray refused the job: {lines[-1].strip()[:300]}") from error

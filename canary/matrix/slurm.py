@@ -177,8 +177,10 @@ def _asked(words: Sequence[str]) -> str:
             words, capture_output=True, text=True, errors="replace", timeout=ASKING_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"{words[0]} does not answer: {error}", "is Slurm here?") from error
+        raise MachineError(
+            f"{words[0]} does not answer: {error}", "is Slurm installed on this machine?"
+        ) from error
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no reason"])[-1]
-        raise MachineError(f"{words[0]} says: {said}", "see sinfo")
+        raise MachineError(f"{words[0]} says: {said}", "check the partitions with sinfo")
     return done.stdout

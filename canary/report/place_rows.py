@@ -12,7 +12,7 @@ from canary.compare.report import Comparison
 from canary.compare.verdict import leading_failure
 from canary.errors import counted, cut
 
-MEANT = "Meant? Give --accept REASON; in CI, merge in spite of the red job. Otherwise undo it."
+MEANT = "Intended? Pass --accept REASON; in CI, merge despite the failed job. Otherwise undo it."
 MEND = "Mend it, or undo the change."
 NOWHERE = "config and packages are equal. Look at data and machine"
 LONGEST = 60
@@ -96,9 +96,7 @@ def to_do(found: Comparison, remedy: str) -> str:
         run = found.current.run_ids[-1:]
         return f"{MEND} The traceback is in log.txt of run {run[0]}." if run else MEND
     if found.verdict == "changed":
-        label = (
-            f"Meant? Someone with write permission sets the label {found.label}. Otherwise undo it."
-        )
+        label = f"Intended? Someone with write permission can set the label {found.label}. Otherwise undo it."
         return "" if found.accepted else label if found.label else MEANT
     if found.verdict == "inconclusive":
         return f"{remedy}." if remedy and remedy not in found.first_line else ""

@@ -38,7 +38,7 @@ def of_status(found: Asked, status: str) -> Asked:
 
 
 def exit_code(found: Asked) -> int:
-    """Return 1 if a rule is broken, 3 if none could be asked, else 0."""
+    """Return 1 if a rule is broken, 3 if none could be checked, else 0."""
     if of_status(found, "broken"):
         return EXIT_REGRESSION
     return EXIT_OK if of_status(found, "holds") else EXIT_INCONCLUSIVE
@@ -52,14 +52,14 @@ def first_line(found: Asked) -> str:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         return f"Broken: {broken[0][1].words}{more}."
     if not held:
-        return "No rule could be asked."
+        return "No rule could be checked."
     notes = of_status(found, "note")
     if notes:
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         return f"No rule is broken, but this looks odd: {notes[0][1].words}{more}."
     holds = f"{counted(held, 'rule')} hold{'s' if held == 1 else ''}"
-    could = f", {unasked} could not be asked" if unasked else ""
-    return f"Nothing is wrong as far as could be asked: {holds}{could}."
+    could = f", {unasked} could not be checked" if unasked else ""
+    return f"Nothing wrong was found: {holds}{could}."
 
 
 def answer_lines(found: Asked) -> list[str]:
@@ -79,7 +79,7 @@ def _at(said: Answer) -> str:
 
 
 def _open(found: Asked) -> Asked:
-    """Return what could not be asked, but for rules of other trainings."""
+    """Return what could not be checked, but for rules of other trainings."""
     return [one for one in of_status(found, "not asked") if not one[1].inapplicable]
 
 

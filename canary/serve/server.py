@@ -114,7 +114,7 @@ class _Answer(BaseHTTPRequestHandler):
         try:
             place = urlsplit(self.path)
         except ValueError:
-            self._send(400, "text/plain", "this is no address\n")
+            self._send(400, "text/plain", "this is not a valid address\n")
             return
         if why:
             self._send(403, "text/plain", f"{why}\n")

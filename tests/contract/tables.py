@@ -11,6 +11,7 @@ from canary.compare.checks import CHECKS
 from canary.config.metric_gates import MetricGate
 from canary.config.render import scalar
 from canary.config.schema import CanaryConfig
+from canary.config.threshold_keys import Thresholds
 from canary.config.trainers import TRAINERS, users_of
 from canary.imports.preset import shipped, shipped_names
 
@@ -33,6 +34,8 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
         default = "required"
         if not field.is_required():
             default = f"`{scalar(field.get_default(call_default_factory=True))}`"
+        if prefix == "thresholds." and key in Thresholds.model_fields:
+            default = f"`{scalar(Thresholds.model_fields[key].default)}`"
         users = users_of(f"{prefix}{key}") or users_of(prefix.removesuffix("."))
         if key.startswith("lora_"):
             users = ("with use_peft",)

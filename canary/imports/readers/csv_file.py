@@ -24,7 +24,7 @@ def read(file: Found, telling: Telling) -> Iterator[Entry]:
     """Yield the rows of a file, in order. An empty cell has no value.
 
     Raises:
-        InputError: it has no header, is no text, or is too large.
+        InputError: it has no header, is not text, or is too large.
     """
     stream = file.open(LARGEST_TEXT)
     with io.TextIOWrapper(stream, "utf-8-sig", errors="strict", newline="") as text:

@@ -37,7 +37,7 @@ SEEN_SO_FAR = {
     "hooked": "it imported transformers.Trainer but did not call train(), and it made no torch "
     "optimizer",
     "torch": "it imported torch, but made no torch optimizer and called no Trainer",
-    "seen": "no Python process of it imported torch",
+    "seen": "none of its Python processes imported torch",
 }
 """How far the processes of a command came by their marks, from far to near, without training."""
 TRAINS = (

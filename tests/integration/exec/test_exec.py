@@ -42,7 +42,7 @@ def test_losses_weights_and_output_are_those_of_the_command_alone(
 
 @pytest.mark.end_to_end
 def test_the_record_is_complete(whole: Ended) -> None:
-    assert "\n  rules       Nothing is wrong as far as could be asked: " in whole.err
+    assert "\n  rules       Nothing wrong was found: " in whole.err
     assert "\nnext: change something, run it again" in whole.err
     record = whole.record()
     assert record.status == "completed"

@@ -65,7 +65,7 @@ def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((PYTHON, "-c", "print(1)"), "no Python process of it imported torch"),
+        ((PYTHON, "-c", "print(1)"), "none of its Python processes imported torch"),
         ((PYTHON, "-c", "import torch"), "made no torch optimizer"),
         ((PYTHON, "-c", "from transformers import Trainer"), "did not call train()"),
         (("true",), "the command never trained, or the canary could not watch it"),

@@ -59,7 +59,7 @@ def finished_run(
 
 def test_a_run_completes_and_prints_its_folder(finished_run: Finished) -> None:
     assert finished_run.code == 0, finished_run.err + finished_run.log()
-    assert "\n  rules       Nothing is wrong as far as could be asked: " in finished_run.err
+    assert "\n  rules       Nothing wrong was found: " in finished_run.err
     assert "\nnext: change something, run it again" in finished_run.err
     names = {path.name for path in finished_run.folder.iterdir()}
     assert names == {

@@ -45,7 +45,7 @@ def test_a_checkout_holds_the_suspects_among_its_ancestors(tmp_path: Path) -> No
     ("good", "bad", "message"),
     [
         ("c2", "c1", "--good c2 is newer than --bad c1"),
-        ("side", "c2", r"no ancestor of --bad c2 \(try their merge base: --good [0-9a-f]{9}\)"),
+        ("side", "c2", r"not an ancestor of --bad c2 \(try their merge base: --good [0-9a-f]{9}\)"),
         ("orphan", "c2", "they share nothing"),
         ("c1", "--output=x", "no commit '--output=x'"),
     ],

@@ -297,7 +297,7 @@ def test_a_failure_says_what_failed_why_where_and_what_to_do_before_the_fold() -
     first, *rest = lines_before_the_fold(section(found, Source("a" * 40), LIMIT))
     assert first.startswith("**🟠 Changed: ")
     assert len(rest) <= 6
-    assert rest[0].startswith("`learning_rate`: `0.0001` → `0.0003`<br>Meant? ")
+    assert rest[0].startswith("`learning_rate`: `0.0001` → `0.0003`<br>Intended? ")
     assert sum(line.startswith("- **Likely cause**: ") for line in rest) == 1
     assert Answer("sft", found, "configs/sft.yaml").place == ("canary.yaml", 4)
 

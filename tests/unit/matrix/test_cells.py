@@ -60,9 +60,9 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
     ("document", "words"),
     [
         ({}, "has no cells"),
-        ({"matrix": {"config": "a.yaml"}}, "matrix.config in MATRIX:2 is no list of values"),
-        ({"matrix": {"config": ["a.yaml"], "exclude": [{"dtyp": 1}]}}, "is no axis of this"),
-        ({"matrix": {"config": ["a"], "include": [{"dtype": 1}]}}, "is no axis (write exclude"),
+        ({"matrix": {"config": "a.yaml"}}, "matrix.config in MATRIX:2 is not a list of values"),
+        ({"matrix": {"config": ["a.yaml"], "exclude": [{"dtyp": 1}]}}, "is not an axis of this"),
+        ({"matrix": {"config": ["a"], "include": [{"dtype": 1}]}}, "is not an axis (write exclude"),
         ({"matrix": {"config": [*map(str, range(200))], "seed": [*range(200)]}}, "40000 cells"),
         (
             {"cells": [{"config": "a.yaml"}, {"config": "a.yaml"}]},
@@ -76,7 +76,7 @@ def test_listed_cells_may_have_any_verb(tmp_path: Path) -> None:
         ({"matrix": {"config": ["a"], "exclude": [{"config": "b"}]}}, "exclude.0 in MATRIX:5 fits"),
         ({"cells": [], "save": True}, "`save: true` needs `history: FOLDER`"),
         ({"launcher": {"partition": "gpu"}}, "set launcher.kind: slurm"),
-        ({"cells": [{"config": "a.yaml", "name": 0.1}]}, 'no text (write name: "0.1")'),
+        ({"cells": [{"config": "a.yaml", "name": 0.1}]}, 'not text (write name: "0.1")'),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, document: dict[str, Any], words: str) -> None:

@@ -35,7 +35,7 @@ def test_text_begins_with_verdict_place_and_what_to_do() -> None:
     assert lines[0].startswith("Changed: the loss differs from step 1 on: ")
     assert lines[1] == "  lib/train.py:88 in collate, the only changed code"
     assert lines[2:4] == [f"    was: {WAS}", f"    now: {LINE}"]
-    assert lines[4].startswith("  Meant? ")
+    assert lines[4].startswith("  Intended? ")
     assert lines[5] == ""
 
 
@@ -98,7 +98,7 @@ def test_a_hunk_of_several_lines_is_shown_whole_or_its_rest_is_counted() -> None
         "         (+2 lines)",
     ]
     was = "was `losses = [one.item() for one in b]`<br>`model.train()`<br>`return sum(losses)`"
-    now = "now `for one in b:`<br>`total += one.item()`<br>`a()`<br>`b()` (+2 lines)<br>Meant?"
+    now = "now `for one in b:`<br>`total += one.item()`<br>`a()`<br>`b()` (+2 lines)<br>Intended?"
     shown = second_line(render(found(REFACTORED), "markdown"))
     assert f", the only changed code:<br>{was}<br>{now}" in shown
 
@@ -123,7 +123,7 @@ def second_line(shown: str) -> str:
 
 def test_a_comment_links_the_line_of_the_commit_and_another_summary_names_it() -> None:
     link = f"https://github.com/o/r/blob/{SHA}/lib/train.py#L88"
-    rest = f" in collate, the only changed code: `{WAS}` → `{LINE}`<br>Meant?"
+    rest = f" in collate, the only changed code: `{WAS}` → `{LINE}`<br>Intended?"
     shown = section(found(PLACE), SOURCE, LIMIT)
     assert second_line(shown).startswith(f"[`lib/train.py:88`]({link}){rest}")
     for plain in (section(found(PLACE), Source(SHA), LIMIT), render(found(PLACE), "markdown")):
@@ -141,18 +141,22 @@ def test_a_hostile_path_gets_no_link(path: str) -> None:
 def test_the_page_shows_place_changed_lines_and_what_to_do() -> None:
     sides = sides_of(Compared(found(PLACE), (record(10),), (record(1),)))
     page = comparisons_page([("sft", sides)])
-    for words in ("lib/train.py:88 in collate", f"+{LINE}", f"-{WAS}", "What to do?", "Meant?"):
+    for words in ("lib/train.py:88 in collate", f"+{LINE}", f"-{WAS}", "What to do?", "Intended?"):
         assert words in page
 
 
 def test_a_comment_names_the_label_and_any_other_answer_the_option() -> None:
     """In a job's summary there is no label, and nobody can give an option."""
-    option = "Meant? Give --accept REASON; in CI, merge in spite of the red job. Otherwise undo it."
+    option = (
+        "Intended? Pass --accept REASON; in CI, merge despite the failed job. Otherwise undo it."
+    )
     for form in ("text", "markdown"):
         assert render(found(PLACE), form).count(option) == 1
-        assert "Meant?" not in render(replace(found(PLACE), accepted="wanted"), form)
+        assert "Intended?" not in render(replace(found(PLACE), accepted="wanted"), form)
     shown = section(replace(found(PLACE), label="ok: by me"), SOURCE, LIMIT)
-    words = "Meant? Someone with write permission sets the label ok: by me. Otherwise undo it."
+    words = (
+        "Intended? Someone with write permission can set the label ok: by me. Otherwise undo it."
+    )
     assert second_line(shown).endswith(f"<br>{words}")
     assert "--accept" not in shown
 

@@ -27,9 +27,9 @@ def lacking_eos(*, disable: tuple[str, ...] = ()) -> RunRecord:
 def test_a_sound_run_is_right_as_far_as_could_be_asked() -> None:
     found = answers(example())
     assert exit_code(found) == 0
-    assert first_line(found).startswith("Nothing is wrong as far as could be asked: ")
+    assert first_line(found).startswith("Nothing wrong was found: ")
     assert [line.split()[:4] for line in answer_lines(found)] == [
-        ["rules", "Nothing", "is", "wrong"]
+        ["rules", "Nothing", "wrong", "was"]
     ]
 
 
@@ -49,7 +49,7 @@ def test_a_broken_rule_says_what_was_found_and_what_to_do() -> None:
 def test_a_run_that_shows_nothing_is_not_right() -> None:
     found = answers(altered(example(), "exact", to={}))
     assert exit_code(found) == 3
-    assert first_line(found) == "No rule could be asked."
+    assert first_line(found) == "No rule could be checked."
 
 
 def test_a_note_changes_no_exit_code() -> None:
