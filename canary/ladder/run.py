@@ -80,7 +80,7 @@ def _prepared(request: LadderRequest, say: Callable[[str], None], known: Sequenc
     config = load_config(request.config, request.settings).config
     if config.training_type not in TRAINING_TYPES:
         raise UsageError(
-            f"training_type {config.training_type} has no levels: its speed depends on its own code",
+            f"training_type {config.training_type} has no levels: its speed is that of its code",
             f"use a config of {', '.join(TRAINING_TYPES)}",
         )
     job = Job(config, this_machine(config), known)

@@ -96,7 +96,8 @@ def to_do(found: Comparison, remedy: str) -> str:
         run = found.current.run_ids[-1:]
         return f"{MEND} The traceback is in log.txt of run {run[0]}." if run else MEND
     if found.verdict == "changed":
-        label = f"Intended? Someone with write permission can set the label {found.label}. Otherwise undo it."
+        who = "Someone with write permission"
+        label = f"Intended? {who} can set the label {found.label}. Otherwise undo it."
         return "" if found.accepted else label if found.label else MEANT
     if found.verdict == "inconclusive":
         return f"{remedy}." if remedy and remedy not in found.first_line else ""
