@@ -13,16 +13,16 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 67_650,
-    "lines of tests": 62_830,
+    "lines of canary": 67_680,
+    "lines of tests": 62_860,
     "lines of bench": 20_190,
     "lines of tools": 1_530,
     "lines of canary/anomaly": 40,
     "lines of canary/baseline": 1_790,
     "lines of canary/bisect": 2_530,
     "lines of canary/campaign": 2_240,
-    "lines of canary/cli": 1_780,
-    "lines of canary/compare": 12_500,
+    "lines of canary/cli": 1_790,
+    "lines of canary/compare": 12_530,
     "lines of canary/config": 2_710,
     "lines of canary/gate": 2_830,
     "lines of canary/github": 2_110,

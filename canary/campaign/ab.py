@@ -211,7 +211,8 @@ def _sides(
         if here_now.commit != commits["head"]:
             refs["head"] = f"working tree on {commits['head'][:9]}"
             commits["head"] = here_now.commit
-        if left := here_now.left_out:
+        config = (here / _config_of(request, "head", here)).resolve()
+        if left := [one for one in here_now.left_out if repository / one != config]:
             first = ", ".join(left[:LEFT_OUT])
             say(
                 f"note: not part of the comparison, because git does not hold it: {first}"

@@ -42,8 +42,8 @@ def _loaded(words: list[str], config: Path | None, settings: list[str]) -> Loade
         raise UsageError(message, "name one config")
     if words and words[0].endswith(".py"):
         raise UsageError(f"{words[0]} is not a config", f"canary check -- python {' '.join(words)}")
-    if is_config and config is None:
-        return load_config(chosen_config(Path(words[0]) if words else None), settings)
+    if not words or (is_config and config is None):
+        return load_config(chosen_config(Path(words[0]) if words else config), settings)
     return load_request(ExecRequest(tuple(words), config=config, settings=tuple(settings)))
 
 

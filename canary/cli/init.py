@@ -108,7 +108,10 @@ def _config(path: Path, kind: str, force: bool, others: tuple[object, ...]) -> N
             "leave the path out to write the workflow",
         )
     write_sample(path, kind, force=force)
-    typer.echo(f"wrote {path}; run it with: canary run {path}")
+    then = f"run it with: canary run {path}"
+    if kind == "exec":
+        then = f"set your command in it, then: canary ab {path} --base main --exact"
+    typer.echo(f"wrote {path}; {then}")
 
 
 def _words(text: str) -> tuple[str, ...]:

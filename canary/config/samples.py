@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from canary.config.trainers import TRAINERS, TrainerRow
@@ -29,9 +30,11 @@ SAMPLES = (
 KINDS = (*TRAINERS, "exec")
 """Values of `canary init --type`."""
 
+UNNAMED = "exec_smoke"
+"""The name of a command's config, until its folder gives one."""
 COMMAND = f"""\
-# Your training command, {PURPOSE["smoke"]}.
-name: exec_smoke
+# Your training command, on each pull request.
+name: {UNNAMED}
 command: [python, train.py] # your command, one list item per word
 
 max_steps: {STEPS["smoke"]} # training stops there; without this line it runs to the end
@@ -138,7 +141,8 @@ def write_sample(path: Path, training_type: str, *, force: bool = False) -> None
         UsageError: an unknown trainer.
         MachineError: the file cannot be written.
     """
-    text = sample_yaml(training_type, "smoke")
+    folder = re.sub(r"[^A-Za-z0-9._-]+", "-", path.absolute().parent.name).strip("._-")
+    text = sample_yaml(training_type, "smoke").replace(UNNAMED, folder[:LONGEST_NAME] or UNNAMED)
     if path.exists() and not force:
         raise ConfigError(f"{path} exists", "choose another name, or use --force", file=path)
     with writing(path, "choose another place"):

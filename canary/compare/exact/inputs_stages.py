@@ -166,6 +166,8 @@ def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, 
         if was != now and None not in (was, now):
             totals.append((key, was, now))
     place = f"from step {first + 1} on"
+    # That no label is EOS any more says more than how many labels that leaves.
+    totals.sort(key=lambda one: (one[0], one[2]) != ("eos_labels", 0))
     if totals:
         key, was, now = totals[0]
         words = ", ".join(f"{k.replace('_', ' ')} {a:,} -> {b:,}" for k, a, b in totals)

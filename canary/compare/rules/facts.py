@@ -23,6 +23,14 @@ def argument(record: RunRecord, name: str, default: Any) -> Any:
     return arguments(record).get(name, default)
 
 
+def setting(record: RunRecord, name: str) -> Any:
+    """Return a training argument of `trainer_args`, else as the trainer had it, else of the config;
+    or None."""
+    known = record.exact.get("evidence", {}).get("settings", {})
+    noted = known.get(f"args.{name}", known.get(f"trainer.{name}"))
+    return argument(record, name, record.config.get(name) if noted is None else noted)
+
+
 def whole_number(record: RunRecord, key: str) -> int:
     """Return a number of the config; 0 if it is not one, since a record can hold anything."""
     value = record.config.get(key)
@@ -99,7 +107,7 @@ def no_whole_groups(record: RunRecord) -> str:
     if trainer_of(record).advantages == "whitened":
         return f"{trainer_of(record).title} has no groups, and its advantages were not recorded"
     for key in ("steps_per_generation", "num_iterations", "generation_batch_size"):
-        if argument(record, key, None) not in (None, 1, _of_one_step(record, key)):
+        if setting(record, key) not in (None, 1, _of_one_step(record, key)):
             return f"{key} is set: a step may not hold whole groups"
     micro = micro_batches(record)
     if not micro or any("advantages" not in m for m in micro):
@@ -109,8 +117,8 @@ def no_whole_groups(record: RunRecord) -> str:
 
 def _of_one_step(record: RunRecord, key: str) -> object:
     """Return the value that trl fills in itself, with which each step generates its own batch."""
-    steps = argument(record, "gradient_accumulation_steps", 1)
-    rows = argument(record, "per_device_train_batch_size", 8)
+    steps = setting(record, "gradient_accumulation_steps") or 1
+    rows = setting(record, "per_device_train_batch_size") or record.config.get("batch_size", 8)
     if key == "steps_per_generation":
         return steps
     whole = key == "generation_batch_size" and isinstance(steps, int) and isinstance(rows, int)

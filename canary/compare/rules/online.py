@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.tolerances import arithmetic_of
@@ -16,12 +16,12 @@ from canary.compare.rules.facts import (
     logged,
     micro_batches,
     no_whole_groups,
+    setting,
     starts_at_reference,
     trainer_of,
-    whole_number,
 )
 from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
-from canary.record.exact import Series
+from canary.record.exact import Micro, Series
 from canary.record.types import RunRecord
 
 KL_AT_START = 1e-5
@@ -34,6 +34,8 @@ LEAST_SPREAD = 1e-3
 LEAST_GROUP_SPREAD = 0.02
 """Mean standard deviation of a group's rewards. Below, the 1e-4 that trl adds before it divides by
 it counts: a deviation of 0.002 gives a variance of 0.91."""
+ROUNDED_AWAY = 0.05
+"""Largest advantage of a group whose rewards differ by rounding alone: trl divides it by 1e-4."""
 MEAN = re.compile(r"^rewards/(.+)/mean$")
 LEAST_STEPS = 3
 RARE = "its reward may be rare, or reached by all completions"
@@ -102,23 +104,37 @@ def advantages_scaled(record: RunRecord) -> Answer:
         return only_for("online RL")
     if reason := no_whole_groups(record) or _not_scaled(record):
         return not_asked(reason)
-    saturated = logged(record).get("frac_reward_zero_std")
-    size = whole_number(record, "num_generations")
-    if not saturated or not size:
-        return not_asked("the share of groups with equal rewards was not recorded")
-    ratios = []
-    spreads = [*logged(record).get("reward_std", ()), *[None] * len(saturated)]
-    for step, share, spread in zip(record.exact["batches"], saturated, spreads, strict=False):
+    size = setting(record, "num_generations")
+    if not isinstance(size, int) or size < 2:
+        return not_asked("the size of a group was not recorded")
+    steps, ratios = record.exact["batches"], []
+    if not any(map(_by_prompt, steps)):
+        return not_asked("prompts were not recorded")
+    spreads = [*logged(record).get("reward_std", ()), *[None] * len(steps)]
+    for step, spread in zip(steps, spreads, strict=False):
         if spread is not None and spread < LEAST_GROUP_SPREAD:
             continue
-        values = [v for micro in step for v in micro["advantages"] if v is not None]
-        expected = (len(values) / size) * (1 - (share or 0)) * (size - 1)
-        if expected > 0.5:
-            ratios.append(sum(v * v for v in values) / expected)
+        groups = [group for group in _by_prompt(step) if not max(map(abs, group)) <= ROUNDED_AWAY]
+        if any(len(group) % size for group in groups):
+            continue
+        expected = sum(map(len, groups)) / size * (size - 1)
+        if expected:
+            ratios.append(sum(value * value for group in groups for value in group) / expected)
     if not ratios:
         return not_asked("the rewards are equal in every group")
     worst = farthest_from_one(ratios)
     return _of_variance(worst, f"variance of advantages in a group is {worst:.3g}, expected 1")
+
+
+def _by_prompt(step: Sequence[Micro]) -> list[list[float]]:
+    """Return the advantages of each prompt: trl shuffles the rows of a step."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for micro in step:
+        prompts = micro.get("rows", {}).get("prompt_ids", ())
+        for prompt, value in zip(prompts, micro["advantages"], strict=False):
+            if value is not None:
+                found[prompt].append(value)
+    return [*found.values()]
 
 
 def _not_scaled(record: RunRecord) -> str:
@@ -180,7 +196,9 @@ def reward_varies(record: RunRecord) -> Answer:
         return answer(words, broken=True) if same else holds("the mean reward varies")
     if largest is None:
         return not_asked("no rewards were recorded")
-    words = f"largest standard deviation of rewards is {largest:.3g}"
+    words = f"the standard deviation of rewards is at most {largest:.3g}"
+    if not largest > 0:
+        words = "all completions of a step get the same reward"
     return answer(words, broken=not largest > 0, size=largest, value=largest)
 
 
@@ -285,9 +303,8 @@ def group_prompts(record: RunRecord) -> Answer:
     per group. The rows may be shuffled after their advantages are known."""
     if not is_rollout(record):
         return only_for("online RL")
-    settings = record.exact.get("evidence", {}).get("settings", {})
     size, steps, whole_size = (
-        argument(record, name, settings.get(f"args.{name}"))
+        setting(record, name)
         for name in ("num_generations", "steps_per_generation", "generation_batch_size")
     )
     if not isinstance(size, int) or size < 2:

@@ -347,3 +347,8 @@ def test_an_output_that_cannot_be_written(canary: Canary, tmp_path: Path) -> Non
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     line = one_line(canary("compare", now, before, "-o", now / "report.txt"), 4)
     assert "cannot write" in line
+
+
+def test_check_names_a_config_that_is_missing(canary: Canary) -> None:
+    said = one_line(canary("check", "--config", "nothere.yaml"), 2)
+    assert said.startswith("canary: no config at nothere.yaml")

@@ -14,7 +14,16 @@ from canary.record import jsonio
 from canary.record.exact import FileCode
 from canary.record.types import RunRecord
 from canary.report.document import comparison_from, document
-from tests.unit.comparing import altered, committed, crashed, history, on_gpu, plain, record
+from tests.unit.comparing import (
+    altered,
+    committed,
+    crashed,
+    example,
+    history,
+    on_gpu,
+    plain,
+    record,
+)
 
 
 def learns_otherwise(whole: RunRecord) -> RunRecord:
@@ -346,3 +355,16 @@ def test_a_regression_says_that_it_cannot_be_accepted() -> None:
     found = compare_to_baseline(slow, [record(number) for number in range(10, 20)], accept="meant")
     assert (found.verdict, found.accepted) == ("regression", None)
     assert found.notes[0].startswith("the reason for acceptance does not count")
+
+
+def test_a_count_that_falls_to_0_leads() -> None:
+    """A user cares that no row ends with EOS any more, not how many labels that leaves."""
+    whole = example("grpo")
+    batches = [
+        [m | {"label_tokens": m["label_tokens"] + 8, "eos_labels": 0, "sha256": "0"} for m in step]
+        for step in plain(whole)["batches"]
+    ]
+    now = altered(altered(whole, "exact", "batches", to=batches), "run_id", to="now")
+    found = compare_to_baseline(altered(now, "exact", "first_loss", "loss", to=0.5), [whole])
+    assert found.first_line.startswith("Changed: batches differ from step 1 on: eos labels ")
+    assert found.first_line.endswith(" -> 0.")

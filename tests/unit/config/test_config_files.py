@@ -189,9 +189,10 @@ def test_the_resolved_config_reads_back_equal_whatever_it_holds(tmp_path: Path) 
 
 
 def test_a_sample_for_a_command_says_where_the_command_goes(tmp_path: Path) -> None:
-    file = tmp_path / "canary.yaml"
+    file = tmp_path / "my project" / "canary.yaml"
     write_sample(file, "exec")
     config = load_config(file).config
+    assert config.name == "my-project"
     assert config.training_type == "exec"
     assert config.command == ("python", "train.py")
     assert "# your command" in file.read_text()

@@ -107,6 +107,11 @@ def grouped(*micro: str, size: int = 2, steps: int = 2) -> RunRecord:
     return looked(rows, "grpo", evidence={"settings": settings})
 
 
+OF_TRAINER = {"settings": {"trainer.num_generations": 2, "args.steps_per_generation": 2}}
+OF_TRAINER["settings"]["args.generation_batch_size"] = 4
+"""As trl keeps what a script did not set."""
+
+
 def test_a_group_with_two_prompts_is_broken() -> None:
     found = judged("group_prompts", grouped("aa", "bb", "cd", "cc"))
     assert (found.status, found.place) == ("broken", "generation 2")
@@ -117,6 +122,8 @@ def test_shuffled_rows_and_a_prompt_of_two_groups_are_whole_groups() -> None:
     assert judged("group_prompts", grouped("ab", "ba", "cc", "cc")).status == "holds"
     assert judged("group_prompts", grouped("ab", "ba", "cd")).status == "holds"
     assert judged("group_prompts", grouped("ab", "cd", size=1)).inapplicable
+    own_name = altered(grouped("aa", "bb"), "exact", "evidence", to=OF_TRAINER)
+    assert judged("group_prompts", own_name).status == "holds"
     assert judged("group_prompts", grouped("ab", "a")).status == "not asked"
     own = altered(grouped("ab", "cd"), "exact", "facts", to={"own_advantages": "_prepare_inputs"})
     assert judged("group_prompts", own).status == "note"
