@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from canary.compare.metrics.judging import FLOOR, SMALLEST
+from canary.compare.metrics.statistic import usable
 from canary.compare.timing.estimate import Spread
 from canary.compare.timing.lane import FLOORS, LARGEST
 from canary.compare.timing.student import t_quantile
 from canary.errors import counted
-from canary.trends.followed import Number, finite
 from canary.trends.model import ChangePoint, Level, Series, Standing, StoredPoint
-from canary.trends.runs import MachineChanges, Run, suspects
+from canary.trends.runs import MachineChanges, Number, Run, suspects
 from canary.trends.scatter import Scatter, Values, center, levels_of
 from canary.trends.steps import LEAST_RUNS, Step, Steps, find_steps
 
@@ -147,13 +147,13 @@ def series_of(
 
 
 def _value(number: Number | None, per_token: bool) -> float | None:
-    if number is None or not finite(number.value):
+    if number is None or not usable(number.value):
         return None
     return number.value / number.per_token if per_token and number.per_token else number.value
 
 
 def _notes(numbers: Sequence[Number | None], runs: int) -> list[str]:
-    bad = sum(number is not None and not finite(number.value) for number in numbers)
+    bad = sum(number is not None and not usable(number.value) for number in numbers)
     absent = sum(number is None for number in numbers)
     said = ((bad, "gave no finite number"), (absent, "have no such number"))
     return [f"{count} of {runs} runs {words}" for count, words in said if count]

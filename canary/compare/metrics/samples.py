@@ -54,6 +54,13 @@ def title(gate: MetricGate) -> str:
     return words
 
 
+def unit_of(gate: MetricGate, metric: str) -> str:
+    """Return the unit of a gate's number; empty if it is not known, or has none. `metric`: the
+    canary's name for the gate's metric."""
+    plain = gate.of_step is None and gate.statistic not in ("count", "share_above")
+    return UNITS.get(metric, "") if plain else ""
+
+
 @dataclass(frozen=True)
 class Samples:
     """The numbers of both sides; the current side has at least one."""
@@ -80,10 +87,8 @@ class Samples:
 
     @property
     def unit(self) -> str:
-        """The unit of the number that is judged; empty if it is not known, or has none."""
-        if self.gate.of_step is not None or self.gate.statistic in ("count", "share_above"):
-            return ""
-        return UNITS.get(self.metric, "")
+        """The unit of the number that is judged."""
+        return unit_of(self.gate, self.metric)
 
     def spikes(self, bounds: Bounds) -> list[int]:
         """Return the steps of lone values beyond the bounds, if nothing else is beyond them."""

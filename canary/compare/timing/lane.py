@@ -150,29 +150,25 @@ def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
 
 
 def tokens_per_step(record: RunRecord, kind: str) -> float | None:
-    """Return tokens of a kind (`input_tokens`) per step of the first launch, or None."""
+    """Return tokens of a kind (`input_tokens`) per step of the first launch; None if there are none
+    of it (`completion_tokens`, if nothing is generated)."""
     tokens = record.tokens.get(kind)
     launches = record.launches
     steps = launches[0].steps if launches else len(record.stability.loss_values)
     return tokens / steps if tokens and steps else None
 
 
-def completion_tokens_per_step(record: RunRecord) -> float | None:
-    """Return the tokens generated per step; None if nothing is generated."""
-    return tokens_per_step(record, "completion_tokens")
-
-
 def time_samples(
     metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
 ) -> Samples:
     """Return log ms per step, or per completion token if the sides generated unequal amounts."""
-    lengths = [completion_tokens_per_step(record) for record in (*current, *baseline)]
+    lengths = [tokens_per_step(record, "completion_tokens") for record in (*current, *baseline)]
     by_token = all(length is not None for length in lengths) and len(set(lengths)) > 1
 
     def logs(records: Sequence[RunRecord]) -> tuple[float, ...]:
         values = []
         for record in records:
-            unit = (completion_tokens_per_step(record) if by_token else None) or 1.0
+            unit = (tokens_per_step(record, "completion_tokens") if by_token else None) or 1.0
             values += [math.log(1000 / unit) + math.log(s) for s in launch_seconds(record, metric)]
         return tuple(values)
 
