@@ -17,8 +17,7 @@ from canary.compare.diagnosis.changed_settings import setting_changes
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
 from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.exact.changes import made_by_command, shown
-from canary.compare.idle_places import is_whole, not_run
-from canary.compare.ran_lines import MODULE, RanLines
+from canary.compare.ran_lines import MODULE, RanLines, is_whole, not_run
 from canary.compare.report import Difference, KeyChange, Place, Places, stripped
 from canary.protocol.failure import split_place
 from canary.record.exact import Code

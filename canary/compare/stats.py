@@ -13,7 +13,6 @@ from canary.baseline.comparability import (
     mismatch,
     why_not_timed,
 )
-from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.causes.settings import likeliest_first
 from canary.compare.checks import check_of
 from canary.compare.diagnosis.source_changes import SourceChanges
@@ -27,7 +26,7 @@ from canary.compare.places import changed_places, places_of_failure
 from canary.compare.refusal import comparable, refusal, require_distinct
 from canary.compare.report import Check, CheckStatus, Comparison
 from canary.compare.rules.comparison import rule_checks
-from canary.compare.stability import stability_checks
+from canary.compare.stability import alert_checks, alerts_of, stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.checks import TIMING_GATES, timing_checks
 from canary.compare.timing.cpu_time import settled

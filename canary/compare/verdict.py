@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import MOST_KEYS, named, shown
-from canary.compare.exact.length import LENGTH
+from canary.compare.exact.learning_stages import LENGTH
 from canary.compare.exact.sides import show
 from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Verdict

@@ -21,8 +21,7 @@ from canary.compare.exact.changes import (
 )
 from canary.compare.exact.counts import work_checks
 from canary.compare.exact.inputs_stages import INPUTS, not_seen
-from canary.compare.exact.learning_stages import LEARNING
-from canary.compare.exact.length import LENGTH, length, length_of
+from canary.compare.exact.learning_stages import LEARNING, LENGTH, length_of
 from canary.compare.exact.rollout_stage import rollout_differences, steps_with_same_completions
 from canary.compare.exact.sides import Sides, is_finite
 from canary.compare.exact.stages import (
@@ -39,7 +38,7 @@ from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
 
-SIGNALS = (*INPUTS, rollout_differences, *LEARNING, length)
+SIGNALS = (*INPUTS, rollout_differences, *LEARNING)
 """The signals of learning: equal, or within the tolerance of rounding. The place of each is that of
 its stage. Counts of work have a table of their own (`canary.compare.exact.counts`)."""
 REPEATS_LOOKED_AT = 4
