@@ -171,9 +171,6 @@ def _of_files(
     files: Sequence[FileChange], was: Code, new: Code, phases: Sequence[str]
 ) -> tuple[list[Place], list[Place], int]:
     """Return the places in code, those in other files, and how many changes of code did not run."""
-    hunks = [(file, hunk) for file in files for hunk in _with_moves(file.hunks)]
-    if not files:
-        return [*_functions_that_differ(was, new, phases)], [], 0
     found = [
         place
         for file in files
@@ -183,10 +180,10 @@ def _of_files(
     code = [place for place in found if place is not None]
     others = [
         Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
-        for file, hunk in hunks
-        if _may_be_read(file.path)
-        and not _is_code(file, was, new)
-        and not (file.path.endswith(YAML) and _is_comment(hunk))
+        for file in files
+        if _may_be_read(file.path) and not _is_code(file, was, new)
+        for hunk in _with_moves(file.hunks)
+        if not (file.path.endswith(YAML) and _is_comment(hunk))
     ]
     bits = (file.path for file in files if not file.hunks and _may_be_read(file.path))
     others += [Place("file", path) for path in bits]

@@ -102,7 +102,6 @@ def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
     gpus = [
         {k: v for k, v in gpu.items() if k not in ("uuid", "index", "serial", "pci_bus_id")}
         for gpu in env.get("gpus") or []
-        if isinstance(gpu, Mapping)
     ]
     return {**env, "gpus": gpus}
 

@@ -33,8 +33,7 @@ def cpu_samples(
     """Return logs of CPU time or of step time on a free core, in ms, or why there are none; no
     reason if a run is not of a CPU or no run measured it."""
     every = (*current, *baseline)
-    devices = [record.env.get("device") for record in every]
-    on_cpu = all(isinstance(one, dict) and one.get("type") == "cpu" for one in devices)
+    on_cpu = all(record.env.get("device", {}).get("type") == "cpu" for record in every)
     if not on_cpu or not any(launch_seconds(record, metric) for record in every):
         return ""
     threads = {compute_threads(record) for record in every}

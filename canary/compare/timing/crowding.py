@@ -93,18 +93,18 @@ def _left_by_others(records: Sequence[RunRecord], threads: int) -> float:
 
     A side that waits longer runs more threads, which take cores from the other processes too.
     """
-    shares = []
-    for record in records:
-        foreign, cores = _foreign(record), record.env.get("cpu_count")
-        if foreign is not None and isinstance(cores, int):
-            shares.append(1 - (cores - foreign / 100) / threads)
+    shares = [
+        1 - ((record.env.get("cpu_count") or 0) - foreign / 100) / threads
+        for record in records
+        if (foreign := _foreign(record)) is not None
+    ]
     return max(0.0, statistics.median(shares)) if shares else 0.0
 
 
 def compute_threads(record: RunRecord) -> int:
     """Return the threads per operator on a CPU; 1 on a GPU or if not recorded."""
-    device = record.env.get("device")
-    if not isinstance(device, Mapping) or device.get("type", "cpu") != "cpu":
+    device = record.env.get("device", {})
+    if device.get("type", "cpu") != "cpu":
         return 1
     threads = device.get("threads")
     return threads if isinstance(threads, int) and threads > 0 else 1
@@ -117,7 +117,7 @@ def _foreign(record: RunRecord) -> float | None:
         _mean(sampled.get(name)) for name in ("cpu_percent", "machine_cpu_percent")
     )
     cores = record.env.get("cpu_count")
-    if training is None or machine is None or not isinstance(cores, int):
+    if training is None or machine is None or cores is None:
         return None
     return machine * cores - training
 
