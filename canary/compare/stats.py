@@ -21,9 +21,14 @@ from canary.compare.exact.lane import ExactResult, exact_lane, most_different, n
 from canary.compare.heuristics import analyze_regression
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.judging import metric_gate_checks
-from canary.compare.missing import with_missing_checks, without_values
 from canary.compare.places import changed_places, places_of_failure
-from canary.compare.refusal import comparable, refusal, require_distinct
+from canary.compare.refusal import (
+    comparable,
+    refusal,
+    require_distinct,
+    with_missing_checks,
+    without_values,
+)
 from canary.compare.report import Check, CheckStatus, Comparison
 from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import alert_checks, alerts_of, stability_checks

@@ -21,7 +21,7 @@ from canary.baseline.history import entries, periods
 from canary.compare.exact.changes import environment_changes
 from canary.compare.metrics.samples import curve_in, own_name, title, unit_of
 from canary.compare.metrics.statistic import reading
-from canary.compare.timing.crowding import compute_threads
+from canary.compare.timing.excuses import compute_threads
 from canary.compare.timing.lane import Metric, launch_seconds, tokens_per_step
 from canary.config.metric_gates import MetricGate
 from canary.errors import cut, printable

@@ -17,8 +17,16 @@ from canary.compare.timing.student import t_quantile
 from canary.errors import counted
 from canary.trends.model import ChangePoint, Level, Series, Standing, StoredPoint
 from canary.trends.runs import MachineChanges, Number, Run, suspects
-from canary.trends.scatter import Scatter, Values, center, levels_of
-from canary.trends.steps import LEAST_RUNS, Step, Steps, find_steps
+from canary.trends.steps import (
+    LEAST_RUNS,
+    Scatter,
+    Step,
+    Steps,
+    Values,
+    center,
+    find_steps,
+    levels_of,
+)
 
 FEWEST = 2 * LEAST_RUNS
 """Values of a series in which a change can be found."""

@@ -11,8 +11,8 @@ from canary.compare.checks import CHECKS, change, check_of, sides_with
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.cpu_time import cpu_samples
-from canary.compare.timing.crowding import crowding
 from canary.compare.timing.estimate import judged, sentence, signed_percent
+from canary.compare.timing.excuses import crowding, lone_stall
 from canary.compare.timing.lane import (
     DRIFTS,
     FAMILY_BUDGET,
@@ -31,7 +31,6 @@ from canary.compare.timing.lane import (
     tolerance,
 )
 from canary.compare.timing.noise import NoiseModel
-from canary.compare.timing.stalls import lone_stall
 from canary.record.types import RunRecord
 
 TIMING_GATES: tuple[Metric, ...] = tuple(GATE_WEIGHTS)

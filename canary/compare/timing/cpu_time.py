@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from canary.compare.checks import CHECKS
 from canary.compare.report import Check
-from canary.compare.timing.crowding import compute_threads, crowding
 from canary.compare.timing.estimate import Estimate, signed_percent
+from canary.compare.timing.excuses import compute_threads, crowding
 from canary.compare.timing.lane import Metric, Samples, estimate, launch_seconds, time_samples
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
