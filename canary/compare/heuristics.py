@@ -12,7 +12,7 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
-from canary.compare.report import Comparison
+from canary.compare.report import Comparison, Records
 from canary.record.types import RunRecord
 
 LIKELY = 0.5
@@ -25,8 +25,8 @@ OF_AN_IMPORT = (
 
 def analyze_regression(
     report: Comparison,
-    current: RunRecord | Sequence[RunRecord],
-    baseline: RunRecord | Sequence[RunRecord],
+    current: RunRecord | Records,
+    baseline: RunRecord | Records,
     source: SourceChanges | None = None,
     causes: Sequence[Row] = CAUSES,
 ) -> Diagnosis:

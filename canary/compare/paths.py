@@ -11,7 +11,7 @@ from pathlib import Path
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import WINDOW, drawers, entries, is_history, select
 from canary.compare.diagnosis.source_changes import SourceChanges
-from canary.compare.report import Comparison
+from canary.compare.report import Comparison, Records
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import (
     Thresholds,
@@ -187,7 +187,7 @@ def require_same_machine(noise: NoiseModel, record: RunRecord) -> None:
         )
 
 
-def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thresholds, str]:
+def thresholds_for(request: Request, records: Records) -> tuple[Thresholds, str]:
     """Return the thresholds and the name of their tier.
 
     By default they come from the baseline's config: a change must not loosen its own gate."""
@@ -204,7 +204,7 @@ def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thre
     return limits, f"{section.get('base_tier') or 'default'}{extra}"
 
 
-def metric_gates_for(request: Request, records: Sequence[RunRecord]) -> tuple[MetricGate, ...]:
+def metric_gates_for(request: Request, records: Records) -> tuple[MetricGate, ...]:
     """Return the gates on metrics: those of the file of limits, if it has `metrics`, else those of
     the newest record's config.
 
@@ -240,7 +240,7 @@ def _load_baseline(
     return _Baseline(records, folders=_folders(records, paths))
 
 
-def _folders(records: Sequence[RunRecord], paths: Sequence[Path]) -> dict[str, Path]:
+def _folders(records: Records, paths: Sequence[Path]) -> dict[str, Path]:
     """Return the folder of each run, given its folder or record file."""
     named = zip(records, paths, strict=True)
     return {record.run_id: path if path.is_dir() else path.parent for record, path in named}

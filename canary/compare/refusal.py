@@ -1,5 +1,5 @@
-"""What cannot be judged: runs (a crash, another machine, several commits), and checks for which only
-the baseline has data. Those never pass.
+"""What cannot be judged: runs (a crash, another machine, several commits), and checks for which
+only the baseline has data. Those never pass.
 
 A record compared with itself shows which checks it has data for.
 """
@@ -22,7 +22,7 @@ from canary.compare.checks import CHECKS
 from canary.compare.exact.changes import config_changes
 from canary.compare.exact.lane import exact_lane, most_different, newest_looked
 from canary.compare.memory import memory_checks
-from canary.compare.report import Check, CheckStatus, Comparison, Numbers
+from canary.compare.report import Check, CheckStatus, Comparison, Numbers, Records
 from canary.compare.rules import RULES
 from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import stability_checks
@@ -37,7 +37,7 @@ from canary.record.types import RunRecord
 CRASHED = ("failed", "oom", "timeout")
 
 
-def require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> None:
+def require_distinct(now: Records, before: Records) -> None:
     """Raise InputError if there is no current run, or a run is named twice."""
     if not now:
         raise InputError("no current run to compare")
@@ -54,9 +54,7 @@ def require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> N
         )
 
 
-def refusal(
-    now: Sequence[RunRecord], before: Sequence[RunRecord], good: Sequence[RunRecord], paired: bool
-) -> Comparison | None:
+def refusal(now: Records, before: Records, good: Records, paired: bool) -> Comparison | None:
     """Return the answer if nothing can be judged: a crash, or runs that cannot be compared."""
     crash = _crashed(now, good)
     if crash:
@@ -77,7 +75,7 @@ def refusal(
     return Comparison("error", f"Error: {problem}.") if problem else None
 
 
-def _not_one_thing(now: Sequence[RunRecord]) -> str:
+def _not_one_thing(now: Records) -> str:
     """Return why the current runs are not repeats of one commit and config; empty if they are."""
     commits = {str(record.git["sha"])[:9] for record in now if record.git.get("sha")}
     if len(commits) > 1:
@@ -90,13 +88,13 @@ def _not_one_thing(now: Sequence[RunRecord]) -> str:
     return ""
 
 
-def comparable(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> bool:
+def comparable(now: Records, before: Records) -> bool:
     """Return whether all runs have one trainer, model family and machine type: otherwise everything
     differs, and no difference is a cause."""
     return not any(mismatch(record, now[-1]) for record in (*before, *now))
 
 
-def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -> str:
+def _crashed(current: Records, good_baseline: Records) -> str:
     """Return the first line if all current runs (at least two) crash and the baseline completes."""
     crashed = [record for record in current if record.status in CRASHED]
     if len(crashed) < 2 or len(crashed) < len(current) or not good_baseline:
@@ -142,8 +140,8 @@ def _judged(*checks: Check) -> dict[str, Check]:
 
 def with_missing_checks(
     checks: Sequence[Check],
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     thresholds: Thresholds,
 ) -> list[Check]:
     """Return the checks, with missing ones as `inconclusive` unless they failed.

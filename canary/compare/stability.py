@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
 from canary.baseline.comparability import look_alone
 from canary.compare.checks import CHECKS, change, check_of
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.report import Check, CheckStatus, Moved, RaisedAlert
+from canary.compare.report import Check, CheckStatus, Moved, RaisedAlert, Records
 from canary.compare.thresholds import Thresholds
 from canary.errors import counted
 from canary.record.alerts import WORST_FIRST
@@ -32,7 +32,6 @@ SUSPICIOUS = 2.0
 """A rise of reward or margin above this many times the allowed drop is a warning."""
 NAMED_ALERTS = 3
 
-Records = Sequence[RunRecord]
 BadSteps = Literal["nan_steps", "inf_steps"]
 
 
@@ -284,7 +283,7 @@ def _steps_left_out(sides: tuple[Records, Records]) -> str:
     return f" without the first {f'{count} steps' if count > 1 else 'step'}{each}"
 
 
-def alerts_of(records: Sequence[RunRecord]) -> tuple[RaisedAlert, ...]:
+def alerts_of(records: Records) -> tuple[RaisedAlert, ...]:
     """Return one alert per type with the count of the type, worst first, then earliest."""
     found: dict[str, RaisedAlert] = {}
     for record in records:
@@ -303,7 +302,7 @@ def alerts_of(records: Sequence[RunRecord]) -> tuple[RaisedAlert, ...]:
     return tuple(sorted(found.values(), key=lambda one: _order(one.severity, one.step)))
 
 
-def new_alerts(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[RaisedAlert]:
+def new_alerts(current: Records, baseline: Records) -> list[RaisedAlert]:
     """Return the current alerts of types that the baseline did not raise, one per type."""
     known = {alert["type"] for record in baseline for alert in record.alerts}
     return [alert for alert in alerts_of(current) if alert.type not in known]
@@ -313,7 +312,7 @@ def _order(severity: str, step: int) -> tuple[int, int]:
     return WORST_FIRST.index(severity), step
 
 
-def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[Check]:
+def alert_checks(current: Records, baseline: Records) -> list[Check]:
     """Return the check `alerts`; an empty list if detectors ran on neither side."""
     if all(record.alert_summary is None for record in (*current, *baseline)):
         return []

@@ -29,7 +29,7 @@ from canary.compare.refusal import (
     with_missing_checks,
     without_values,
 )
-from canary.compare.report import Check, CheckStatus, Comparison
+from canary.compare.report import Check, CheckStatus, Comparison, Records
 from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import alert_checks, alerts_of, stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -62,14 +62,14 @@ def load_metrics(path: Path | str) -> RunRecord:
 
 
 def compare_to_baseline(
-    current: RunRecord | Sequence[RunRecord],
-    baseline: RunRecord | Sequence[RunRecord],
+    current: RunRecord | Records,
+    baseline: RunRecord | Records,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
     *,
     paired: bool = False,
     noise: NoiseModel | None = None,
     history: bool = False,
-    anchor: Sequence[RunRecord] = (),
+    anchor: Records = (),
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
     metrics: Sequence[MetricGate] = (),
@@ -119,14 +119,14 @@ def compare_to_baseline(
 class _Asked:
     """Two sides that can be compared, and how; see `compare_to_baseline`."""
 
-    now: Sequence[RunRecord]
-    good: Sequence[RunRecord]
+    now: Records
+    good: Records
     """The baseline's runs that can be judged."""
     thresholds: Thresholds
     paired: bool
     noise: NoiseModel | None
     history: bool
-    anchor: Sequence[RunRecord]
+    anchor: Records
     budget: float
     gates: Sequence[Metric]
     metrics: Sequence[MetricGate]
@@ -175,7 +175,7 @@ class _Asked:
         line = first_line(found, history=len(good), imported=imported, same_program=same_program)
         return replace(found, first_line=line)
 
-    def explained(self, found: Comparison, looked: Sequence[RunRecord]) -> Comparison:
+    def explained(self, found: Comparison, looked: Records) -> Comparison:
         """Return the comparison with its diagnosis; if the run was not judged, also with what
         differs between the looks.
 
@@ -204,7 +204,7 @@ class _Asked:
         self,
         found: Comparison,
         exact: ExactResult,
-        looked: Sequence[RunRecord],
+        looked: Records,
         checks: Sequence[Check],
     ) -> Comparison:
         """Return a comparison with what the exact lane found, and these checks."""
@@ -278,7 +278,7 @@ class _Asked:
         yield from stability_checks(now, good, thresholds)
 
 
-def _in_order(side: RunRecord | Sequence[RunRecord]) -> list[RunRecord]:
+def _in_order(side: RunRecord | Records) -> list[RunRecord]:
     """Return a side as a list in order of time, so that the given order does not matter."""
     records = [side] if isinstance(side, RunRecord) else list(side)
     return sorted(records, key=lambda record: (record.timestamp, record.run_id))

@@ -26,7 +26,7 @@ from canary.compare.exact.rollout_stage import SIGNALS
 from canary.compare.exact.sides import Sides, is_finite
 from canary.compare.exact.stages import LEARNED_STAGES, STAGE_OF
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
-from canary.compare.report import Check, Comparison, Difference
+from canary.compare.report import Check, Comparison, Difference, Records
 from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth
 from canary.record.exact import Exact, Micro, Series, TokenCount
 from canary.record.types import RunRecord
@@ -44,8 +44,8 @@ class Facts:
     """One comparison, as the causes see it."""
 
     report: Comparison
-    current: Sequence[RunRecord]
-    baseline: Sequence[RunRecord]
+    current: Records
+    baseline: Records
     source: SourceChanges = field(default_factory=SourceChanges)
 
     @cached_property

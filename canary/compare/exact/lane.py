@@ -33,7 +33,7 @@ from canary.compare.exact.stages import (
     recorded_on_both,
 )
 from canary.compare.exact.tolerances import BITS, Tolerance, arithmetic_of
-from canary.compare.report import Check, CheckStatus, Difference, KeyChange, Moved
+from canary.compare.report import Check, CheckStatus, Difference, KeyChange, Moved, Records
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
@@ -82,12 +82,12 @@ def learned_differences(
     return sorted(found, key=lambda d: d.when)
 
 
-def newest_looked(records: Sequence[RunRecord]) -> RunRecord:
+def newest_looked(records: Records) -> RunRecord:
     """Return the newest record with a look, or the newest of all if none has one."""
     return next((record for record in reversed(records) if record.exact), records[-1])
 
 
-def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunRecord:
+def most_different(records: Records, baseline: RunRecord) -> RunRecord:
     """Return the record with the most differences (the newest of equals): a fault in one of
     several runs is a fault."""
     newest = newest_looked(records)
@@ -97,7 +97,7 @@ def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunReco
     return max(reversed(looked), key=lambda record: len(learned_differences(baseline, record)))
 
 
-def each_look(records: Sequence[RunRecord]) -> list[RunRecord]:
+def each_look(records: Records) -> list[RunRecord]:
     """Return a record for each launch with a look: the run's own, with the signals of that look."""
     found: list[RunRecord] = []
     for record in records:
@@ -113,7 +113,7 @@ def _same_code(one: RunRecord, other: RunRecord) -> bool:
     return clean and bool(one.git.get("sha")) and one.git.get("sha") == other.git.get("sha")
 
 
-def equal_runs(records: Sequence[RunRecord], same_code: bool = False) -> list[RunRecord]:
+def equal_runs(records: Records, same_code: bool = False) -> list[RunRecord]:
     """Return the looks that repeat the newest one: same clean commit, config, environment.
 
     `same_code`: all records are known to be of one state of the code."""
@@ -137,7 +137,7 @@ def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]
     ]
 
 
-def inexact_signals(records: Sequence[RunRecord], same_code: bool) -> dict[str, float]:
+def inexact_signals(records: Records, same_code: bool) -> dict[str, float]:
     """Return signals that differ between repeated looks, with the largest relative difference."""
     seen: dict[str, float] = {}
     newest = newest_looked(records)
@@ -151,8 +151,8 @@ def inexact_signals(records: Sequence[RunRecord], same_code: bool) -> dict[str, 
 
 
 def exact_lane(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     thresholds: Thresholds,
     noise: NoiseModel | None = None,
     *,
@@ -365,9 +365,7 @@ def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
     return found
 
 
-def _repeatability(
-    current: Sequence[RunRecord], known: Mapping[str, float], paired: bool
-) -> list[Check]:
+def _repeatability(current: Records, known: Mapping[str, float], paired: bool) -> list[Check]:
     """Warn if the baseline is reproducible and the current side is not."""
     if len(current) < 2 or not newest_looked(current).exact:
         return []

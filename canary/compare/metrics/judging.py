@@ -17,7 +17,7 @@ from typing import TypedDict
 from canary.compare.checks import METRICS, change
 from canary.compare.metrics.samples import Samples, samples_of
 from canary.compare.metrics.statistic import Bounds, bounds_of
-from canary.compare.report import Check, CheckStatus, Moved
+from canary.compare.report import Check, CheckStatus, Moved, Records
 from canary.compare.timing import estimate
 from canary.compare.timing.estimate import (
     HI_LEVEL,
@@ -30,7 +30,6 @@ from canary.compare.timing.estimate import (
 from canary.compare.timing.student import t_quantile
 from canary.config.metric_gates import MetricGate
 from canary.errors import counted
-from canary.record.types import RunRecord
 
 MIN_RUNS = 3
 """Runs with which a spread is known at all."""
@@ -61,8 +60,8 @@ class Pending:
 
 
 def metric_gate_checks(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     gates: Sequence[MetricGate],
     false_alarms: float,
 ) -> list[Check]:

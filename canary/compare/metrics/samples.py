@@ -10,7 +10,7 @@ from typing import Unpack
 
 from canary.compare.checks import metric_check
 from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading, window
-from canary.compare.report import Check, CheckStatus, Numbers
+from canary.compare.report import Check, CheckStatus, Numbers, Records
 from canary.config.metric_gates import MetricGate
 from canary.errors import nearest
 from canary.record.curves import ROW_METRICS, Curve, gated_metrics
@@ -103,9 +103,7 @@ class Samples:
         return found
 
 
-def samples_of(
-    gate: MetricGate, name: str, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
-) -> Samples | Check:
+def samples_of(gate: MetricGate, name: str, current: Records, baseline: Records) -> Samples | Check:
     """Return a gate's samples; a check if the gate cannot be judged or a value is not finite."""
     now, before = (
         [(record, curve_in(record, gate.name)) for record in side] for side in (current, baseline)
@@ -154,8 +152,8 @@ def samples_of(
 def _missing(
     gate: MetricGate,
     run: str,
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     stored: bool,
 ) -> str:
     """Say that a current run has no curve of the metric."""
@@ -183,7 +181,7 @@ def own_name(record: RunRecord, name: str) -> str:
     return next((own for own, theirs in names.items() if theirs == name), name)
 
 
-def _was_logged(records: Sequence[RunRecord], name: str) -> bool:
+def _was_logged(records: Records, name: str) -> bool:
     """Whether a run had the metric, although its record keeps no curve of it."""
     for record in records:
         names = {name, own_name(record, name)}
@@ -195,7 +193,7 @@ def _was_logged(records: Sequence[RunRecord], name: str) -> bool:
     return False
 
 
-def _nearest(records: Sequence[RunRecord], name: str) -> str:
+def _nearest(records: Records, name: str) -> str:
     """Return the end of a sentence that names the most similar metric; empty without one."""
     known: dict[str, None] = {}
     for record in records:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from canary.compare.exact.lane import newest_looked
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Records
 from canary.compare.rules import DISABLED, RULES, disabled
 from canary.compare.rules.rule import Answer, Rule
 from canary.record.types import RunRecord
@@ -17,9 +17,7 @@ SAME_SIZE = 0.01
 BOTH = "(the same on the baseline)"
 
 
-def rule_checks(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
-) -> Iterator[Check]:
+def rule_checks(current: Records, baseline: Records = ()) -> Iterator[Check]:
     """Yield the check of every rule that was asked of a side, over all current records that have a
     look."""
     looked = [record for record in current if record.exact]
@@ -40,7 +38,7 @@ def _against(found: Answer, before: Answer | None) -> Answer:
     return replace(found, status="broken", words=found.lost, size=1.0)
 
 
-def _disabled(current: Sequence[RunRecord], before: RunRecord | None) -> frozenset[str]:
+def _disabled(current: Records, before: RunRecord | None) -> frozenset[str]:
     """Return the rules that both sides disable: a change cannot switch off what judges it."""
     sides = [*current, *([] if before is None else [before])]
     return frozenset.intersection(*map(disabled, sides)) if sides else frozenset()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS, change, check_of, sides_with
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Records
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.cpu_time import cpu_samples
 from canary.compare.timing.estimate import judged, sentence, signed_percent
@@ -31,7 +31,6 @@ from canary.compare.timing.lane import (
     tolerance,
 )
 from canary.compare.timing.noise import NoiseModel
-from canary.record.types import RunRecord
 
 TIMING_GATES: tuple[Metric, ...] = tuple(GATE_WEIGHTS)
 
@@ -42,13 +41,13 @@ def percent(log_ratio: float) -> float:
 
 
 def timing_checks(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     thresholds: Thresholds,
     *,
     paired: bool = False,
     noise: NoiseModel | None = None,
-    anchor: Sequence[RunRecord] = (),
+    anchor: Records = (),
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
 ) -> list[Check]:
@@ -164,8 +163,8 @@ def _rate(values: Sequence[float | None]) -> float | None:
 def _tokens_per_sec(
     checks: dict[Metric, Check],
     gates: dict[Metric, Gate],
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     thresholds: Thresholds,
 ) -> Check:
     """Return the check of the recorded rate; its interval comes from step time, not a new test.
@@ -229,7 +228,7 @@ def _of_lone_stall(mean: Check, rest: Gate) -> float:
 
 
 def _gpu_utilization(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+    current: Records, baseline: Records, thresholds: Thresholds
 ) -> Iterator[Check]:
     before = _mean([record.perf.gpu_utilization_avg for record in baseline])
     after = _mean([record.perf.gpu_utilization_avg for record in current])
@@ -252,9 +251,9 @@ def _gpu_utilization(
 
 
 def timing_samples(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    anchor: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
+    anchor: Records,
     gates: Sequence[Metric],
 ) -> tuple[dict[Metric, Samples], list[Check]]:
     """Return the samples to judge, and the gates without samples as skipped checks."""
@@ -276,9 +275,7 @@ def timing_samples(
 MEASURED: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "cpu_time", "max_memory")
 
 
-def _samples_of(
-    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
-) -> Samples | Check | None:
+def _samples_of(metric: Metric, current: Records, baseline: Records) -> Samples | Check | None:
     """Return the samples of a metric; its skipped check if a side lacks them; None for CPU time
     that is not to be judged here."""
     if metric == "max_memory":
@@ -293,7 +290,7 @@ def _samples_of(
     return times if times.current and times.baseline else _untimed(metric, current, baseline)
 
 
-def _untimed(metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
+def _untimed(metric: Metric, current: Records, baseline: Records) -> Check:
     reasons = (record.unmeasured.get("perf.step_time") for record in (*current, *baseline))
     why = next(filter(None, reasons), "")
     sides = (all(r.perf.step_time.count for r in side) for side in (baseline, current))
@@ -301,7 +298,7 @@ def _untimed(metric: Metric, current: Sequence[RunRecord], baseline: Sequence[Ru
     return check_of(metric, "skip", f"{words} ({why})" if why else words)
 
 
-def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
+def _no_memory(current: Records, baseline: Records) -> Check:
     kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
     if len(kinds) > 1:
         words = "one side has peak device memory, the other peak resident memory"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from canary.compare.checks import CHECKS
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Records
 from canary.compare.timing.estimate import signed_percent
 from canary.compare.timing.lane import Samples
 from canary.record.types import Launch, RunRecord, Stall
@@ -80,7 +80,7 @@ class Crowding:
         )
 
 
-def crowding(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Crowding | None:
+def crowding(current: Records, baseline: Records) -> Crowding | None:
     """Return how other work crowded the current side; None if it did not or was not measured."""
     delays = [_median([r.host.run_delay for r in side]) for side in (baseline, current)]
     foreign = [_median([_foreign(r) for r in side]) for side in (baseline, current)]
@@ -96,7 +96,7 @@ def crowding(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Cro
     return Crowding(was, now, threads, more=False)
 
 
-def _left_by_others(records: Sequence[RunRecord], threads: int) -> float:
+def _left_by_others(records: Records, threads: int) -> float:
     """Return the share of time that `threads` wait for the cores that other processes leave free.
 
     A side that waits longer runs more threads, which take cores from the other processes too.
@@ -176,7 +176,7 @@ class LoneStall:
         return replace(check, status=status, message=words, unjudged="stalled")
 
 
-def lone_stall(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> LoneStall | None:
+def lone_stall(current: Records, baseline: Records) -> LoneStall | None:
     """Return the one stalled step of the current side; None if no step or several are stalled."""
     timed = _timed(current)
     far = [
@@ -197,7 +197,7 @@ def lone_stall(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> L
     return LoneStall(place, stall.step, record.run_id, 1 + distance, excess)
 
 
-def _timed(side: Sequence[RunRecord]) -> list[tuple[RunRecord, Launch]]:
+def _timed(side: Records) -> list[tuple[RunRecord, Launch]]:
     """Return the launches that give samples of the mean step time, in their order."""
     return [
         (record, launch)
@@ -219,7 +219,7 @@ def _longest(launch: Launch) -> list[tuple[bool, float]]:
     return [(first, seconds / median - 1) for first, seconds in steps]
 
 
-def _usual(step: int, baseline: Sequence[RunRecord]) -> bool:
+def _usual(step: int, baseline: Records) -> bool:
     """Return whether the step is slow in every run: a checkpoint, for example."""
     stalls: list[Stall | None] = [launch.stall for _, launch in _timed(baseline)]
     same = sum(stall is not None and stall.step == step for stall in stalls)

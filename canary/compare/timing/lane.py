@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from canary.compare.report import Check, Comparison
+from canary.compare.report import Check, Comparison, Records
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import (
     Estimate,
@@ -158,14 +158,12 @@ def tokens_per_step(record: RunRecord, kind: str) -> float | None:
     return tokens / steps if tokens and steps else None
 
 
-def time_samples(
-    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
-) -> Samples:
+def time_samples(metric: Metric, current: Records, baseline: Records) -> Samples:
     """Return log ms per step, or per completion token if the sides generated unequal amounts."""
     lengths = [tokens_per_step(record, "completion_tokens") for record in (*current, *baseline)]
     by_token = all(length is not None for length in lengths) and len(set(lengths)) > 1
 
-    def logs(records: Sequence[RunRecord]) -> tuple[float, ...]:
+    def logs(records: Records) -> tuple[float, ...]:
         values = []
         for record in records:
             unit = (tokens_per_step(record, "completion_tokens") if by_token else None) or 1.0
@@ -177,7 +175,7 @@ def time_samples(
     return Samples(metric, logs(current), logs(baseline), kind, unit)
 
 
-def memory_samples(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Samples | None:
+def memory_samples(current: Records, baseline: Records) -> Samples | None:
     """Return log MB of peak memory, one per record; None if a side has none or kinds differ."""
     kinds = {record.perf.max_mem_kind for record in (*current, *baseline)}
     if len(kinds) != 1 or None in kinds:
@@ -285,7 +283,7 @@ def exact_failures(found: Comparison) -> list[Check]:
     return [c for c in found.checks if c.failed and c.lane in ("exact", "rule")]
 
 
-def decided_by_exact(found: Comparison, base: Sequence[RunRecord]) -> bool:
+def decided_by_exact(found: Comparison, base: Records) -> bool:
     """Return whether an exact failure comes from the code, not from runs that do not repeat: two
     looks at the base show that."""
     looks = sum(bool(record.exact) + len(record.further_looks) for record in base)

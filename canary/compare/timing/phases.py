@@ -17,9 +17,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from canary.compare.report import Records
 from canary.compare.timing.lane import tokens_per_step
 from canary.record.phases import PHASES, all_or_none, phases_of_launches, typical_phases
-from canary.record.types import RunRecord
 
 Seconds = Mapping[str, float]
 
@@ -98,7 +98,7 @@ class _ComparedPhases:
         return grew and self.beyond(name) > max(TIMES_NOISE * self.noise[name], least)
 
 
-def phase_growth(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> StepGrowth | None:
+def phase_growth(current: Records, baseline: Records) -> StepGrowth | None:
     """Return how the phases of a step grew; None if a side recorded no phases."""
     longer = _generated(current, baseline)
     here, there = phases_of_launches(current), phases_of_launches(baseline)
@@ -153,7 +153,7 @@ def _compare(
     return _ComparedPhases(now, before, expected, noise)
 
 
-def _cpu(records: Sequence[RunRecord]) -> list[dict[str, float]]:
+def _cpu(records: Records) -> list[dict[str, float]]:
     """Return CPU seconds by phase of each launch; an empty list if one did not measure them."""
     launches = (launch for record in records for launch in record.launches)
     return all_or_none(launch.phases_cpu for launch in launches if launch.status == "completed")
@@ -175,7 +175,7 @@ def _common_factor(now: Seconds, before: Seconds) -> float:
     return 1.0
 
 
-def _generated(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> float:
+def _generated(now: Records, before: Records) -> float:
     """Return the ratio of generated tokens, by which generation may take longer."""
     tokens = [
         [tokens_per_step(record, "completion_tokens") for record in side] for side in (now, before)

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from canary.baseline.comparability import look_alone
-from canary.compare.report import Check, Side
+from canary.compare.report import Check, Records, Side
 from canary.compare.stability import BadSteps, bad_steps
 from canary.record.end_loss import end_loss
-from canary.record.types import RunRecord
 
 CHECKED = {
     "step_time_median_s": ("step_time_median", "ms", 1e-3),
@@ -26,7 +25,7 @@ CHECKED = {
 
 
 def side_of(
-    records: Sequence[RunRecord],
+    records: Records,
     checks: Sequence[Check] = (),
     name: Literal["baseline", "current"] = "current",
 ) -> Side:
@@ -48,7 +47,7 @@ def side_of(
     )
 
 
-def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
+def _over_all(records: Records) -> dict[str, Any]:
     losses = [loss for loss in map(end_loss, records) if loss is not None]
     # The peak of a look holds copies.
     peaks = (None if look_alone(record) else record.perf.max_mem_mb for record in records)
