@@ -277,10 +277,7 @@ def _of_hunk(
 ) -> Place | None:
     """Return the likeliest changed line of a hunk that ran, if the code around it differs."""
     gone, came = ({*stripped(lines)} for lines in (hunk.removed, hunk.added))
-    sides = (
-        (after, hunk.line, hunk.added, gone),
-        (before, hunk.old_line, hunk.removed, came),
-    )
+    sides = ((after, hunk.line, hunk.added, gone), (before, hunk.old_line, hunk.removed, came))
     found: list[tuple[tuple[bool | int, ...], int, int, str, str]] = []
     for index, (side, first, texts, others) in enumerate(sides):
         for line, phase in side.lines(first, len(texts)):

@@ -139,10 +139,7 @@ def _judged(*checks: Check) -> dict[str, Check]:
 
 
 def with_missing_checks(
-    checks: Sequence[Check],
-    current: Records,
-    baseline: Records,
-    thresholds: Thresholds,
+    checks: Sequence[Check], current: Records, baseline: Records, thresholds: Thresholds
 ) -> list[Check]:
     """Return the checks, with missing ones as `inconclusive` unless they failed.
 

@@ -201,11 +201,7 @@ class _Asked:
         return replace(shown, diagnosis=analyze_regression(found, now, known, self.source))
 
     def with_differences(
-        self,
-        found: Comparison,
-        exact: ExactResult,
-        looked: Records,
-        checks: Sequence[Check],
+        self, found: Comparison, exact: ExactResult, looked: Records, checks: Sequence[Check]
     ) -> Comparison:
         """Return a comparison with what the exact lane found, and these checks."""
         before = newest_looked(looked)

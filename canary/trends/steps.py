@@ -192,12 +192,7 @@ class Steps:
         return [step.place for step in self.found]
 
 
-def find_steps(
-    values: Values,
-    floor: float,
-    budget: float,
-    model: Spread | None = None,
-) -> Steps:
+def find_steps(values: Values, floor: float, budget: float, model: Spread | None = None) -> Steps:
     """Return the change points of a series.
 
     Args:

@@ -60,10 +60,7 @@ class Pending:
 
 
 def metric_gate_checks(
-    current: Records,
-    baseline: Records,
-    gates: Sequence[MetricGate],
-    false_alarms: float,
+    current: Records, baseline: Records, gates: Sequence[MetricGate], false_alarms: float
 ) -> list[Check]:
     """Return one check per gate, in their order.
 
@@ -247,11 +244,7 @@ def against_history(samples: Samples) -> Check | Pending:
 
 
 def _by_prediction(
-    samples: Samples,
-    found: Estimate,
-    stored: Sequence[float],
-    left_out: float | None,
-    alpha: float,
+    samples: Samples, found: Estimate, stored: Sequence[float], left_out: float | None, alpha: float
 ) -> Check:
     """Judge by the range of a new run. Nothing nearer than the farthest stored run is beyond it, if
     the runs have heavier tails than a normal's."""

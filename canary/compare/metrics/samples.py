@@ -149,13 +149,7 @@ def samples_of(gate: MetricGate, name: str, current: Records, baseline: Records)
     )
 
 
-def _missing(
-    gate: MetricGate,
-    run: str,
-    current: Records,
-    baseline: Records,
-    stored: bool,
-) -> str:
+def _missing(gate: MetricGate, run: str, current: Records, baseline: Records, stored: bool) -> str:
     """Say that a current run has no curve of the metric."""
     if _was_logged(current, gate.name):
         return (

@@ -251,10 +251,7 @@ def _gpu_utilization(
 
 
 def timing_samples(
-    current: Records,
-    baseline: Records,
-    anchor: Records,
-    gates: Sequence[Metric],
+    current: Records, baseline: Records, anchor: Records, gates: Sequence[Metric]
 ) -> tuple[dict[Metric, Samples], list[Check]]:
     """Return the samples to judge, and the gates without samples as skipped checks."""
     samples: dict[Metric, Samples] = {}

@@ -58,10 +58,7 @@ GATE_WEIGHTS: dict[Metric, float] = {
 """Parts of the budget, relative to the sum over the gates present; the sum is 1 without CPU time.
 Step time on a free core is no gate: it bounds what a noisy step time can hide."""
 
-DRIFTS: dict[Metric, Metric] = {
-    "step_time_drift": "step_time_median",
-    "cpu_time_drift": "cpu_time",
-}
+DRIFTS: dict[Metric, Metric] = {"step_time_drift": "step_time_median", "cpu_time_drift": "cpu_time"}
 """The metric of each drift."""
 
 FLOORS: dict[str, float] = {

@@ -25,9 +25,7 @@ CHECKED = {
 
 
 def side_of(
-    records: Records,
-    checks: Sequence[Check] = (),
-    name: Literal["baseline", "current"] = "current",
+    records: Records, checks: Sequence[Check] = (), name: Literal["baseline", "current"] = "current"
 ) -> Side:
     """Return one side as shown: its newest run's commit, and figures over all of its runs, with
     those of the `checks` that were judged in their place."""
