@@ -64,20 +64,16 @@ def metric_gate_checks(
 ) -> list[Check]:
     """Return one check per gate, in their order.
 
-    `false_alarms`: the probability that any of them fails by its spread if nothing changed. Holm's
-    procedure shares it (Scandinavian Journal of Statistics 6, 1979).
+    `false_alarms`: the probability that any of them fails by its spread if nothing changed.
     """
     found: dict[str, Check | Pending] = {}
     for name, gate in zip(check_names(gates), gates, strict=True):
         samples = samples_of(gate, name, current, baseline)
         found[name] = _judged(samples) if isinstance(samples, Samples) else samples
     pending = {name: one for name, one in found.items() if isinstance(one, Pending)}
-    left = len(pending)
-    for name in sorted(pending, key=lambda name: pending[name].p_value):
-        alpha = false_alarms / left
-        found[name] = pending[name].decide(alpha)
-        if pending[name].p_value < alpha:
-            left -= 1
+    p_values = {name: one.p_value for name, one in pending.items()}
+    levels = estimate.holm(p_values, dict.fromkeys(pending, 1.0), false_alarms)
+    found |= {name: one.decide(levels[name]) for name, one in pending.items()}
     return [one for one in found.values() if isinstance(one, Check)]
 
 

@@ -23,8 +23,7 @@ from canary.compare.timing.lane import (
     Metric,
     Samples,
     estimate,
-    holm,
-    memory_samples,
+    gates_of,
     runner_unhealthy,
     time_samples,
     tokens_per_step,
@@ -67,7 +66,7 @@ def timing_checks(
             for metric, one in samples.items()
             if metric in wanted
         }
-        gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
+        gates = {gate.samples.metric: gate for gate in gates_of(estimates, share * budget)}
         return gates, {metric: _check(gate, thresholds) for metric, gate in gates.items()}
 
     found_gates, checks = decided(samples)
@@ -276,7 +275,7 @@ def _samples_of(metric: Metric, current: Records, baseline: Records) -> Samples 
     """Return the samples of a metric; its skipped check if a side lacks them; None for CPU time
     that is not to be judged here."""
     if metric == "max_memory":
-        return memory_samples(current, baseline) or _no_memory(current, baseline)
+        return _memory_samples(current, baseline)
     if metric == "cpu_time":
         found = cpu_samples(metric, current, baseline)
         if isinstance(found, Samples):
@@ -295,10 +294,15 @@ def _untimed(metric: Metric, current: Records, baseline: Records) -> Check:
     return check_of(metric, "skip", f"{words} ({why})" if why else words)
 
 
-def _no_memory(current: Records, baseline: Records) -> Check:
-    kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
-    if len(kinds) > 1:
+def _memory_samples(current: Records, baseline: Records) -> Samples | Check:
+    """Return log MB of peak memory, one per record."""
+    kinds = {r.perf.max_mem_kind for r in (*current, *baseline)}
+    if len(kinds - {None}) > 1:
         words = "one side has peak device memory, the other peak resident memory"
         return check_of("max_memory", "inconclusive", words)
-    sides = (all(r.perf.max_mem_mb for r in side) for side in (baseline, current))
-    return check_of("max_memory", "skip", f"peak memory: recorded {sides_with(*sides)}")
+    peaks = [[r.perf.max_mem_mb or 0.0 for r in side] for side in (baseline, current)]
+    before, now = (tuple(math.log(peak) for peak in side if peak > 0) for side in peaks)
+    if None in kinds or not (before and now):
+        words = f"peak memory: recorded {sides_with(*map(all, peaks))}"
+        return check_of("max_memory", "skip", words)
+    return Samples("max_memory", now, before, f"{kinds.pop()}_memory", "MB")

@@ -18,6 +18,7 @@ from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import (
     Estimate,
     Spread,
+    holm,
     larger,
     paired_estimate,
     pooled,
@@ -116,11 +117,6 @@ class Gate:
     estimate: Estimate
     alpha: float
 
-    @property
-    def real(self) -> bool:
-        """Return whether the change is more than noise explains."""
-        return self.estimate.lower(self.alpha) > 0
-
 
 OF_LAUNCH: dict[Metric, str] = {
     "step_time_median": "median_step_time_s",
@@ -172,22 +168,6 @@ def time_samples(metric: Metric, current: Records, baseline: Records) -> Samples
     return Samples(metric, logs(current), logs(baseline), kind, unit)
 
 
-def memory_samples(current: Records, baseline: Records) -> Samples | None:
-    """Return log MB of peak memory, one per record; None if a side has none or kinds differ."""
-    kinds = {record.perf.max_mem_kind for record in (*current, *baseline)}
-    if len(kinds) != 1 or None in kinds:
-        return None
-    logs = [
-        tuple(
-            math.log(r.perf.max_mem_mb) for r in side if r.perf.max_mem_mb and r.perf.max_mem_mb > 0
-        )
-        for side in (current, baseline)
-    ]
-    if not all(logs):
-        return None
-    return Samples("max_memory", logs[0], logs[1], f"{kinds.pop()}_memory", "MB")
-
-
 def estimate(
     samples: Samples,
     paired: bool,
@@ -222,23 +202,11 @@ def estimate(
     return unpaired_estimate(samples.current, samples.baseline, spread)
 
 
-def holm(estimates: Mapping[Metric, tuple[Samples, Estimate]], budget: float) -> list[Gate]:
-    """Give each gate its error level by the weighted Holm procedure.
-
-    Gates are tested by p-value over weight, smallest first, each at the budget times its share of
-    the remaining weights. A rejected gate leaves its weight to the others.
-    """
-    weights = {metric: GATE_WEIGHTS[metric] for metric in estimates}
-    order = sorted(weights, key=lambda m: estimates[m][1].p_value() / weights[m])
-    remaining = sum(weights.values())
-    gates = []
-    for metric in order:
-        samples, found = estimates[metric]
-        gate = Gate(samples, found, budget * weights[metric] / remaining)
-        gates.append(gate)
-        if gate.real:
-            remaining -= weights[metric]
-    return gates
+def gates_of(estimates: Mapping[Metric, tuple[Samples, Estimate]], budget: float) -> list[Gate]:
+    """Give each gate its share of the budget."""
+    p_values = {metric: found.p_value() for metric, (_, found) in estimates.items()}
+    levels = holm(p_values, {metric: GATE_WEIGHTS[metric] for metric in estimates}, budget)
+    return [Gate(*estimates[metric], alpha) for metric, alpha in levels.items()]
 
 
 def runner_unhealthy(samples: Samples, noise: NoiseModel | None) -> float | None:
