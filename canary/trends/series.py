@@ -139,7 +139,10 @@ def series_of(
     if len(values) < FEWEST:
         notes.append(f"not judged: {counted(len(values), 'value')}, and {FEWEST} are needed")
     else:
-        found = _analysed(values, known, newest, budget, model)
+        scale = scale_of(values, newest.kind)
+        on_scale = np.array([scale.to(value) for value in values])
+        steps = find_steps(on_scale, scale.floor, budget, model if scale.logs else None)
+        found = _Analysed(scale, on_scale, known, steps, newest.lower_is_better)
         levels = tuple(_levels(found))
         changes = tuple(_changes(found, points, machines))
     return Series(
@@ -165,20 +168,6 @@ def _notes(numbers: Sequence[Number | None], runs: int) -> list[str]:
     absent = sum(number is None for number in numbers)
     said = ((bad, "gave no finite number"), (absent, "have no such number"))
     return [f"{count} of {runs} runs {words}" for count, words in said if count]
-
-
-def _analysed(
-    values: Sequence[float],
-    known: Sequence[int],
-    newest: Number,
-    budget: float,
-    model: Spread | None,
-) -> _Analysed:
-    scale = scale_of(values, newest.kind)
-    model = model if scale.logs else None
-    on_scale = np.array([scale.to(value) for value in values])
-    steps = find_steps(on_scale, scale.floor, budget, model)
-    return _Analysed(scale, on_scale, known, steps, newest.lower_is_better)
 
 
 def _levels(found: _Analysed) -> Iterator[Level]:

@@ -103,11 +103,6 @@ def residuals(values: Values, cuts: Sequence[int], sd: float) -> Values:
     return found
 
 
-def sd_of_steps(values: Values, floor: float) -> float:
-    """Return one run's standard deviation from neighbours alone, which no level shift widens."""
-    return max(robust_sd(np.diff(values)) / math.sqrt(2), floor)
-
-
 def measure(
     values: Values, cuts: Sequence[int], floor: float, model: Spread | None = None
 ) -> Scatter:
@@ -203,7 +198,8 @@ def find_steps(values: Values, floor: float, budget: float, model: Spread | None
     """
     if len(values) < 2 * LEAST_RUNS or not np.ptp(values):
         return Steps((), measure(values, (), floor, model))
-    sd = sd_of_steps(values, floor)
+    # From neighbours alone: no level shift widens it.
+    sd = max(robust_sd(np.diff(values)) / math.sqrt(2), floor)
     cuts = _candidates(values, sd)
     alpha = budget / (2 * (len(values) - 2 * LEAST_RUNS + 1))
     while True:
@@ -250,16 +246,12 @@ def _of_spikes(
     away = sign * residuals(values, cuts, sd)
     if not np.any(away):
         return False  # Every run repeats its level exactly.
-    chance = _share_beyond(np.concatenate([away[: short[0]], away[short[1] :]]), half)
+    others = np.concatenate([away[: short[0]], away[short[1] :]])
+    chance = (float(np.sum(others > half)) + 0.5) / (len(others) + 1)  # never 0
     inside = values[short[0] : short[1]]
     inside = inside[:MOST_COUNTED] if new_is_short else inside[-MOST_COUNTED:]
     beyond = int(np.sum(sign * (inside - step.before - step.change / 2) > 0))
     return len(values) * _at_least(beyond, len(inside), chance) > SPIKE_BUDGET
-
-
-def _share_beyond(away: Values, distance: float) -> float:
-    """Return the chance of a run so far away, as the runs show it; never 0."""
-    return (float(np.sum(away > distance)) + 0.5) / (len(away) + 1)
 
 
 def _at_least(hits: int, trials: int, chance: float) -> float:
