@@ -210,7 +210,7 @@ class _Asked:
         return replace(
             found,
             checks=tuple(checks),
-            first_difference=exact.first,
+            first_difference=next(iter(exact.differences), None),
             differences=exact.differences,
             config_changes=exact.config_changes,
             environment_changes=exact.environment_changes,

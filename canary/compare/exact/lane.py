@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from canary.baseline.comparability import is_imported
 from canary.compare.checks import check_of
 from canary.compare.commands import without_repeats
+from canary.compare.diagnosis.suspects import simple
 from canary.compare.exact.changes import (
     change_difference,
     changed_options,
@@ -64,11 +65,6 @@ class ExactResult:
     config_changes: tuple[KeyChange, ...]
     environment_changes: tuple[KeyChange, ...]
     notes: tuple[str, ...]
-
-    @property
-    def first(self) -> Difference | None:
-        """Return the earliest difference."""
-        return self.differences[0] if self.differences else None
 
 
 def learned_differences(
@@ -344,8 +340,7 @@ def _of_difference(first: Difference, status: CheckStatus, tail: str) -> Check:
     if is_finite(was) and is_finite(now):
         delta = float(now - was) or delta
         percent = 100.0 * (now / was - 1) if was and not first.scale else None
-    was, now = (v if isinstance(v, float | int | str | None) else str(v) for v in (was, now))
-    numbers = Moved(baseline=was, current=now, delta=delta, delta_pct=percent)
+    numbers = Moved(baseline=simple(was), current=simple(now), delta=delta, delta_pct=percent)
     return check_of(first.stage, status, f"{first.detail or first.sentence()}{tail}", **numbers)
 
 

@@ -67,17 +67,13 @@ class Crowding:
 
     def undecided(self, check: Check) -> Check:
         """Return the check as undecided because of other work."""
-        return replace(
-            check, status="inconclusive", message=self._sentence(check), unjudged="crowded"
-        )
-
-    def _sentence(self, check: Check) -> str:
-        return (
+        words = (
             f"{CHECKS[check.name].title} is not judged because of other work on the machine: "
             f"the training waited for a core {100 * self.current:.0f}% of the time, "
             f"{100 * self.baseline:.0f}% in the baseline. "
             "Run both again, or alternate them with canary ab"
         )
+        return replace(check, status="inconclusive", message=words, unjudged="crowded")
 
 
 def crowding(current: Records, baseline: Records) -> Crowding | None:
