@@ -128,6 +128,7 @@ class Difference:
     scale: str = ""
     """What `relative` is a share of, if not the baseline; such a difference has no percentage."""
     detail: str = ""
+    """What differs, in words."""
     learned: bool = False
     """Whether it changes learning by more than the tolerance."""
     step: int | None = None
@@ -146,9 +147,7 @@ class Difference:
 
     def sentence(self) -> str:
         """In words."""
-        if self.detail:
-            return f"{self.stage}: {self.detail}"
-        return f"{self.stage}: {self.signal} {self.baseline} -> {self.current}"
+        return f"{self.stage}: {self.detail}"
 
 
 @dataclass(frozen=True)

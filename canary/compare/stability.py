@@ -88,7 +88,7 @@ def _bad_steps(name: BadSteps, current: Records, baseline: Records, limit: int) 
         return check_of(name, "skip", "no losses were recorded")
     worst = max(current, key=lambda record: bad_steps(record, name) or 0)
     count = bad_steps(worst, name) or 0
-    before = _worst(bad_steps(record, name) for record in baseline)
+    before = largest(bad_steps(record, name) for record in baseline)
     kind, steps = "a NaN", worst.stability.nan_at
     if name == "inf_steps":
         kind, steps = "an infinite", worst.stability.inf_at
@@ -157,7 +157,7 @@ def _final_loss(current: Records, baseline: Records, thresholds: Thresholds) -> 
     name, limit = "final_loss", thresholds.max_final_loss_increase_pct
     if any(is_rollout(record) for record in current):
         return check_of(name, "skip", "a policy loss is about zero by design")
-    after = _worst(tail_mean(r.stability.loss_values) for r in current)
+    after = largest(tail_mean(r.stability.loss_values) for r in current)
     means = (tail_mean(r.stability.loss_values) for r in baseline)
     known = [mean for mean in means if mean is not None]
     before, broken = statistics.median(known) if known else None, _broken_end(current)
@@ -185,7 +185,8 @@ def _broken_end(records: Records) -> str | None:
     return next((str(loss) for loss in ends if not math.isfinite(loss)), None)
 
 
-def _worst(values: Iterable[float | None]) -> float | None:
+def largest(values: Iterable[float | None]) -> float | None:
+    """Return the largest known value; None without one."""
     return max((value for value in values if value is not None), default=None)
 
 
@@ -195,7 +196,7 @@ def _gradient_explosion(current: Records, baseline: Records, limit: float) -> Ch
         [norm for record in side for norm in record.stability.grad_norm_values if norm is not None]
         for side in (baseline, current)
     ]
-    before, after = (_worst(n if math.isfinite(n) else math.inf for n in side) for side in norms)
+    before, after = (largest(n if math.isfinite(n) else math.inf for n in side) for side in norms)
     if after is None or not before or not math.isfinite(before):
         return check_of(name, "skip", "no gradient norms to compare")
     failed = after / before > limit

@@ -91,11 +91,6 @@ class _Analysed:
     """Whether lower values are better; None: neither direction is."""
 
     @property
-    def scatter(self) -> Scatter:
-        """The noise about the levels."""
-        return self.steps.scatter
-
-    @property
     def bounds(self) -> list[tuple[int, int]]:
         """(first, one after the last) of each level."""
         return levels_of(len(self.values), self.steps.cuts)
@@ -171,11 +166,11 @@ def _notes(numbers: Sequence[Number | None], runs: int) -> list[str]:
 
 
 def _levels(found: _Analysed) -> Iterator[Level]:
-    sd, df = found.scatter.spread.sd, found.scatter.spread.df
+    sd, df = found.steps.scatter.spread.sd, found.steps.scatter.spread.df
     for first, after in found.bounds:
         middle = center(found.values[first:after], sd)
         runs = after - first
-        wide = sd * math.sqrt(found.scatter.variance(runs))
+        wide = sd * math.sqrt(found.steps.scatter.variance(runs))
         reach = t_quantile(LEVEL, df) * wide
         low, high = (found.scale.back(middle + side * reach) for side in (-1, 1))
         places = found.places[first], found.places[after - 1]
@@ -190,7 +185,7 @@ def _changes(
     for number, step in enumerate(steps):
         first, last = (found.places[place] for place in step.within)
         standing: Standing = "confirmed"
-        if _returned(number, steps, lengths, found.scatter):
+        if _returned(number, steps, lengths, found.steps.scatter):
             standing = "returned"
         elif _accepted(points, first, last):
             standing = "accepted"

@@ -341,7 +341,7 @@ def _of_difference(first: Difference, status: CheckStatus, tail: str) -> Check:
         delta = float(now - was) or delta
         percent = 100.0 * (now / was - 1) if was and not first.scale else None
     numbers = Moved(baseline=simple(was), current=simple(now), delta=delta, delta_pct=percent)
-    return check_of(first.stage, status, f"{first.detail or first.sentence()}{tail}", **numbers)
+    return check_of(first.stage, status, f"{first.detail}{tail}", **numbers)
 
 
 def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:

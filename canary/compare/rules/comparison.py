@@ -10,7 +10,6 @@ from canary.compare.exact.lane import newest_looked
 from canary.compare.report import Check, CheckStatus, Records
 from canary.compare.rules import DISABLED, RULES, disabled
 from canary.compare.rules.rule import Answer, Rule
-from canary.record.types import RunRecord
 
 SAME_SIZE = 0.01
 """Two answers whose sizes differ by at most this share find the same."""
@@ -21,9 +20,12 @@ def rule_checks(current: Records, baseline: Records = ()) -> Iterator[Check]:
     """Yield the check of every rule that was asked of a side, over all current records that have a
     look."""
     looked = [record for record in current if record.exact]
+    if not looked:
+        return
     before = newest_looked(baseline) if baseline else None
-    off = _disabled(looked, before)
-    for rule in RULES if looked else ():
+    # Those that both sides disable: a change cannot switch off what judges it.
+    off = frozenset.intersection(*map(disabled, looked if before is None else [*looked, before]))
+    for rule in RULES:
         asks = rule.judge if rule.id not in off else lambda record: DISABLED
         known = asks(before) if before is not None and before.exact else None
         now = [_against(asks(record), known) for record in looked]
@@ -36,12 +38,6 @@ def _against(found: Answer, before: Answer | None) -> Answer:
     if not found.lost or before is None or before.status != "holds":
         return found
     return replace(found, status="broken", words=found.lost, size=1.0)
-
-
-def _disabled(current: Records, before: RunRecord | None) -> frozenset[str]:
-    """Return the rules that both sides disable: a change cannot switch off what judges it."""
-    sides = [*current, *([] if before is None else [before])]
-    return frozenset.intersection(*map(disabled, sides)) if sides else frozenset()
 
 
 def _check(rule: Rule, current: Sequence[Answer], before: Answer | None) -> Check:

@@ -176,13 +176,14 @@ def _tokens_per_sec(
         _rate([record.perf.approx_tokens_per_sec for record in side])
         for side in (baseline, current)
     )
-    counted = all(tokens_per_step(record, "input_tokens") for record in (*current, *baseline))
-    if gate is None or source is None or not before or not after or not counted:
-        sides = (
-            all(tokens_per_step(one, "input_tokens") for one in side)
-            for side in (baseline, current)
+    counted = [
+        all(tokens_per_step(record, "input_tokens") for record in side)
+        for side in (baseline, current)
+    ]
+    if gate is None or source is None or not before or not after or not all(counted):
+        where = (
+            "no step time or rate" if all(counted) else f"tokens: counted {sides_with(*counted)}"
         )
-        where = f"tokens: counted {sides_with(*sides)}" if not counted else "no step time or rate"
         return check_of("tokens_per_sec", "skip", where)
     drop = math.log(before) - math.log(after)
     stalled = _of_lone_stall(source, gate)

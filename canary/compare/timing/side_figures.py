@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from canary.baseline.comparability import look_alone
 from canary.compare.report import Check, Records, Side
-from canary.compare.stability import BadSteps, bad_steps
+from canary.compare.stability import BadSteps, bad_steps, largest
 from canary.record.end_loss import end_loss
 
 CHECKED = {
@@ -58,11 +58,7 @@ def _over_all(records: Records) -> dict[str, Any]:
         "final_loss": statistics.median(losses) if losses else None,
     }
     kinds: tuple[BadSteps, ...] = ("nan_steps", "inf_steps")
-    counts = {kind: [bad_steps(record, kind) for record in records] for kind in kinds}
-    return found | {
-        kind: max((count for count in some if count is not None), default=None)
-        for kind, some in counts.items()
-    }
+    return found | {kind: largest(bad_steps(record, kind) for record in records) for kind in kinds}
 
 
 def _typical(values: Iterable[float | None]) -> float | None:
