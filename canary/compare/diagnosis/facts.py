@@ -140,12 +140,11 @@ class Facts:
         """Return whether a check of learning failed."""
         return any(check.failed and check.group == "stability" for check in self.report.checks)
 
-    def exact_counts(self, *names: TokenCount) -> list[tuple[int, int]]:
+    def exact_count(self, name: TokenCount) -> tuple[int, int]:
         """Return totals over the steps that both sides have; (0, 0) if a side did not count."""
-        before, after = self.looked_batches()
-        common = min(len(before), len(after))
-        pairs = ((total(before[:common], name), total(after[:common], name)) for name in names)
-        return [(0, 0) if was is None or now is None else (was, now) for was, now in pairs]
+        looks = self.looked_batches()
+        was, now = (total(look[: min(map(len, looks))], name) for look in looks)
+        return (0, 0) if was is None or now is None else (was, now)
 
     @cached_property
     def batches(self) -> BatchChange:
