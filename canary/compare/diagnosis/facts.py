@@ -248,9 +248,7 @@ class Facts:
     @cached_property
     def clipping(self) -> Difference | None:
         """Return the difference in clipping after an equal backward, if it is the first."""
-        if self.entry not in ("first_update", "trajectory"):
-            return None
-        found = self.difference(self.entry, APPLIED_GRADIENT)
+        found = self.difference(self.entry or "", APPLIED_GRADIENT)
         loss = self.first_step("loss")
         return found if found is None or loss is None or loss > (found.step or 1) else None
 
