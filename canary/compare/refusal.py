@@ -88,12 +88,6 @@ def _not_one_thing(now: Records) -> str:
     return ""
 
 
-def comparable(now: Records, before: Records) -> bool:
-    """Return whether all runs have one trainer, model family and machine type: otherwise everything
-    differs, and no difference is a cause."""
-    return not any(mismatch(record, now[-1]) for record in (*before, *now))
-
-
 def _crashed(current: Records, good_baseline: Records) -> str:
     """Return the first line if all current runs (at least two) crash and the baseline completes."""
     crashed = [record for record in current if record.status in CRASHED]

@@ -22,13 +22,7 @@ from canary.compare.heuristics import analyze_regression
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.judging import metric_gate_checks
 from canary.compare.places import changed_places, places_of_failure
-from canary.compare.refusal import (
-    comparable,
-    refusal,
-    require_distinct,
-    with_missing_checks,
-    without_values,
-)
+from canary.compare.refusal import refusal, require_distinct, with_missing_checks, without_values
 from canary.compare.report import Check, CheckStatus, Comparison, Records
 from canary.compare.rules.comparison import rule_checks
 from canary.compare.stability import alert_checks, alerts_of, stability_checks
@@ -193,7 +187,8 @@ class _Asked:
                 notes = (*seen.notes, NO_DIFFERENCE) if silent else seen.notes
                 shown = replace(seen, checks=found.checks, notes=notes)
             found = seen
-        if found.verdict == "error" and not comparable(now, looked):
+        # On other machines, or of other trainers, everything differs, and no difference is a cause.
+        if found.verdict == "error" and any(mismatch(one, now[-1]) for one in (*looked, *now)):
             return shown
         if self.good and now[-1].status != "completed":
             failed = places_of_failure(now[-1], self.good[-1], self.source, found.places)
