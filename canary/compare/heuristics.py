@@ -12,7 +12,7 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Row
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
-from canary.compare.report import Comparison
+from canary.compare.report import Comparison, Records
 from canary.record.types import RunRecord
 
 LIKELY = 0.5
@@ -25,8 +25,8 @@ OF_AN_IMPORT = (
 
 def analyze_regression(
     report: Comparison,
-    current: RunRecord | Sequence[RunRecord],
-    baseline: RunRecord | Sequence[RunRecord],
+    current: RunRecord | Records,
+    baseline: RunRecord | Records,
     source: SourceChanges | None = None,
     causes: Sequence[Row] = CAUSES,
 ) -> Diagnosis:
@@ -106,14 +106,13 @@ def format_suspects_markdown(diagnosis: Diagnosis | Sequence[Suspect]) -> str:
         return "No suspects: nothing got worse.\n"
     parts = []
     for place, suspect in enumerate(suspects, start=1):
-        lines = [f"### {place}. {_named(suspect)}", ""]
-        lines += [suspect.description, ""]
-        if suspect.evidence:
-            lines += ["Evidence:", ""]
-            lines += [f"- {item.kind}: {item.message}" for item in suspect.evidence] + [""]
-        if suspect.suggested_actions:
-            lines += ["Suggested actions:", ""]
-            lines += [f"- {action}" for action in suspect.suggested_actions] + [""]
+        lines = [f"### {place}. {_named(suspect)}", "", suspect.description, ""]
+        evidence = [f"{item.kind}: {item.message}" for item in suspect.evidence]
+        for title, items in (
+            ("Evidence", evidence),
+            ("Suggested actions", suspect.suggested_actions),
+        ):
+            lines += [f"{title}:", "", *(f"- {item}" for item in items), ""] if items else []
         parts.append("\n".join(lines))
     return "\n".join(parts)
 

@@ -7,29 +7,25 @@ import statistics
 from collections.abc import Sequence
 
 from canary.compare.checks import change, check_of
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Records
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import signed_percent
 from canary.compare.timing.student import t_quantile
-from canary.record.types import Growth, RunRecord
+from canary.record.types import Growth
 
 MB = 2**20
 RESIDENT_GRAIN_MB = 48.0
 """Resident memory that allocators and libraries gain or keep over a run without a leak."""
 
 
-def memory_checks(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> list[Check]:
+def memory_checks(current: Records, baseline: Records, thresholds: Thresholds) -> list[Check]:
     """Return the checks of reserved device memory (if both sides have a device) and of growth."""
     reserved = reserved_memory(current, baseline, thresholds)
     growth = memory_growth(current, baseline, thresholds)
     return [growth] if reserved is None else [reserved, growth]
 
 
-def reserved_memory(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check | None:
+def reserved_memory(current: Records, baseline: Records, thresholds: Thresholds) -> Check | None:
     """Check the peak that the allocator reserves, which fragmentation raises; None without devices.
 
     It fails if the median is over the limit and every run is above all baseline runs."""
@@ -52,9 +48,7 @@ def reserved_memory(
     )
 
 
-def memory_growth(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check:
+def memory_growth(current: Records, baseline: Records, thresholds: Thresholds) -> Check:
     """Check the slope of memory during training, less the baseline's slope, with its interval."""
     found = [r.memory.growth for r in current if r.memory.growth is not None]
     before = [r.memory.growth for r in baseline if r.memory.growth is not None]

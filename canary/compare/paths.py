@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import WINDOW, drawers, entries, is_history, select
 from canary.compare.diagnosis.source_changes import SourceChanges
-from canary.compare.report import Comparison
+from canary.compare.report import Comparison, Records
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import (
     Thresholds,
@@ -22,7 +23,7 @@ from canary.compare.thresholds import (
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.load import gates_in
 from canary.config.metric_gates import MetricGate
-from canary.errors import ConfigError, InputError, RecordError, UsageError
+from canary.errors import InputError, RecordError, UsageError
 from canary.record.folder import NAME_A_RUN, load_record
 from canary.record.types import RunRecord
 
@@ -186,7 +187,7 @@ def require_same_machine(noise: NoiseModel, record: RunRecord) -> None:
         )
 
 
-def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thresholds, str]:
+def thresholds_for(request: Request, records: Records) -> tuple[Thresholds, str]:
     """Return the thresholds and the name of their tier.
 
     By default they come from the baseline's config: a change must not loosen its own gate."""
@@ -197,15 +198,13 @@ def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thre
         return tier_thresholds(request.tier), request.tier
     source = f"the config of run {records[0].run_id}"
     section = records[0].config.get("thresholds") or {}
-    if not isinstance(section, Mapping):
-        raise ConfigError(f"thresholds in {source} must be a section")
     limits = limits_of(section, source)
     changed = any(key != "base_tier" and section[key] is not None for key in section)
     extra = ", some overridden in the config" if changed else ""
     return limits, f"{section.get('base_tier') or 'default'}{extra}"
 
 
-def metric_gates_for(request: Request, records: Sequence[RunRecord]) -> tuple[MetricGate, ...]:
+def metric_gates_for(request: Request, records: Records) -> tuple[MetricGate, ...]:
     """Return the gates on metrics: those of the file of limits, if it has `metrics`, else those of
     the newest record's config.
 
@@ -241,7 +240,7 @@ def _load_baseline(
     return _Baseline(records, folders=_folders(records, paths))
 
 
-def _folders(records: Sequence[RunRecord], paths: Sequence[Path]) -> dict[str, Path]:
+def _folders(records: Records, paths: Sequence[Path]) -> dict[str, Path]:
     """Return the folder of each run, given its folder or record file."""
     named = zip(records, paths, strict=True)
     return {record.run_id: path if path.is_dir() else path.parent for record, path in named}
@@ -267,16 +266,11 @@ def _folder_of_runs(
             f"{folder} contains no record, no runs and no baseline history",
             "name a run's folder, its metrics.json, or a folder that save-baseline filled",
         )
-    found: list[RunRecord] = []
     name = f"-{current.name or 'canary'}-"
-    for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
-        if name not in path.name or path.name == current.run_id:
-            continue
-        if not (path / "metrics.json").exists():
-            continue
-        record = load(path)
-        if record.status == "completed" and record.name == current.name:
-            found.append(record)
-        if len(found) == WINDOW:
-            break
-    return tuple(reversed(found))
+    others = (
+        path for path in folder.iterdir() if name in path.name and path.name != current.run_id
+    )
+    newest = sorted((path for path in others if (path / "metrics.json").exists()), reverse=True)
+    runs = (one for one in map(load, newest) if one.status == "completed")
+    found = islice((one for one in runs if one.name == current.name), WINDOW)
+    return tuple(reversed([*found]))

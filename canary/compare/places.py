@@ -17,8 +17,7 @@ from canary.compare.diagnosis.changed_settings import setting_changes
 from canary.compare.diagnosis.source_changes import FileChange, Hunk, SourceChanges
 from canary.compare.diagnosis.suspects import RegressionCategory
 from canary.compare.exact.changes import made_by_command, shown
-from canary.compare.idle_places import is_whole, not_run
-from canary.compare.ran_lines import MODULE, RanLines
+from canary.compare.ran_lines import MODULE, RanLines, is_whole, not_run
 from canary.compare.report import Difference, KeyChange, Place, Places, stripped
 from canary.protocol.failure import split_place
 from canary.record.exact import Code
@@ -172,9 +171,6 @@ def _of_files(
     files: Sequence[FileChange], was: Code, new: Code, phases: Sequence[str]
 ) -> tuple[list[Place], list[Place], int]:
     """Return the places in code, those in other files, and how many changes of code did not run."""
-    hunks = [(file, hunk) for file in files for hunk in _with_moves(file.hunks)]
-    if not files:
-        return [*_functions_that_differ(was, new, phases)], [], 0
     found = [
         place
         for file in files
@@ -184,10 +180,10 @@ def _of_files(
     code = [place for place in found if place is not None]
     others = [
         Place("file", file.path, hunk.line, removed=hunk.removed, added=hunk.added)
-        for file, hunk in hunks
-        if _may_be_read(file.path)
-        and not _is_code(file, was, new)
-        and not (file.path.endswith(YAML) and _is_comment(hunk))
+        for file in files
+        if _may_be_read(file.path) and not _is_code(file, was, new)
+        for hunk in _with_moves(file.hunks)
+        if not (file.path.endswith(YAML) and _is_comment(hunk))
     ]
     bits = (file.path for file in files if not file.hunks and _may_be_read(file.path))
     others += [Place("file", path) for path in bits]
@@ -281,10 +277,7 @@ def _of_hunk(
 ) -> Place | None:
     """Return the likeliest changed line of a hunk that ran, if the code around it differs."""
     gone, came = ({*stripped(lines)} for lines in (hunk.removed, hunk.added))
-    sides = (
-        (after, hunk.line, hunk.added, gone),
-        (before, hunk.old_line, hunk.removed, came),
-    )
+    sides = ((after, hunk.line, hunk.added, gone), (before, hunk.old_line, hunk.removed, came))
     found: list[tuple[tuple[bool | int, ...], int, int, str, str]] = []
     for index, (side, first, texts, others) in enumerate(sides):
         for line, phase in side.lines(first, len(texts)):

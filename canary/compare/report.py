@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from canary.compare.diagnosis.suspects import Diagnosis, Shown
 from canary.compare.exact.stages import ORDER, STAGE_OF
 from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
+from canary.record.types import RunRecord
+
+Records = Sequence[RunRecord]
+"""The records of one side."""
 
 CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
 Group = Literal["performance", "memory", "stability", "correctness"]
@@ -124,6 +128,7 @@ class Difference:
     scale: str = ""
     """What `relative` is a share of, if not the baseline; such a difference has no percentage."""
     detail: str = ""
+    """What differs, in words."""
     learned: bool = False
     """Whether it changes learning by more than the tolerance."""
     step: int | None = None
@@ -142,9 +147,7 @@ class Difference:
 
     def sentence(self) -> str:
         """In words."""
-        if self.detail:
-            return f"{self.stage}: {self.detail}"
-        return f"{self.stage}: {self.signal} {self.baseline} -> {self.current}"
+        return f"{self.stage}: {self.detail}"
 
 
 @dataclass(frozen=True)

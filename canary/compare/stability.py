@@ -1,20 +1,24 @@
-"""Check whether training still works: trends over the steps, and metrics that trainers log."""
+"""Check whether training still works: trends over the steps, metrics that trainers log, and alerts
+that only the current side raised: these warn and never fail."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal
 
+from canary.baseline.comparability import look_alone
 from canary.compare.checks import CHECKS, change, check_of
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.report import Check, CheckStatus, Moved
+from canary.compare.report import Check, CheckStatus, Moved, RaisedAlert, Records
 from canary.compare.thresholds import Thresholds
 from canary.errors import counted
+from canary.record.alerts import WORST_FIRST
 from canary.record.digits import significant
 from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
-from canary.record.jsonio import shown
+from canary.record.jsonio import number, shown
 from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.summary import untimed_steps
 from canary.record.types import RunRecord
@@ -26,8 +30,8 @@ KL_FLOOR = 0.01
 """A smaller KL is never a blow-up."""
 SUSPICIOUS = 2.0
 """A rise of reward or margin above this many times the allowed drop is a warning."""
+NAMED_ALERTS = 3
 
-Records = Sequence[RunRecord]
 BadSteps = Literal["nan_steps", "inf_steps"]
 
 
@@ -84,7 +88,7 @@ def _bad_steps(name: BadSteps, current: Records, baseline: Records, limit: int) 
         return check_of(name, "skip", "no losses were recorded")
     worst = max(current, key=lambda record: bad_steps(record, name) or 0)
     count = bad_steps(worst, name) or 0
-    before = _worst(bad_steps(record, name) for record in baseline)
+    before = largest(bad_steps(record, name) for record in baseline)
     kind, steps = "a NaN", worst.stability.nan_at
     if name == "inf_steps":
         kind, steps = "an infinite", worst.stability.inf_at
@@ -153,7 +157,7 @@ def _final_loss(current: Records, baseline: Records, thresholds: Thresholds) -> 
     name, limit = "final_loss", thresholds.max_final_loss_increase_pct
     if any(is_rollout(record) for record in current):
         return check_of(name, "skip", "a policy loss is about zero by design")
-    after = _worst(tail_mean(r.stability.loss_values) for r in current)
+    after = largest(tail_mean(r.stability.loss_values) for r in current)
     means = (tail_mean(r.stability.loss_values) for r in baseline)
     known = [mean for mean in means if mean is not None]
     before, broken = statistics.median(known) if known else None, _broken_end(current)
@@ -181,7 +185,8 @@ def _broken_end(records: Records) -> str | None:
     return next((str(loss) for loss in ends if not math.isfinite(loss)), None)
 
 
-def _worst(values: Iterable[float | None]) -> float | None:
+def largest(values: Iterable[float | None]) -> float | None:
+    """Return the largest known value; None without one."""
     return max((value for value in values if value is not None), default=None)
 
 
@@ -191,7 +196,7 @@ def _gradient_explosion(current: Records, baseline: Records, limit: float) -> Ch
         [norm for record in side for norm in record.stability.grad_norm_values if norm is not None]
         for side in (baseline, current)
     ]
-    before, after = (_worst(n if math.isfinite(n) else math.inf for n in side) for side in norms)
+    before, after = (largest(n if math.isfinite(n) else math.inf for n in side) for side in norms)
     if after is None or not before or not math.isfinite(before):
         return check_of(name, "skip", "no gradient norms to compare")
     failed = after / before > limit
@@ -277,3 +282,67 @@ def _steps_left_out(sides: tuple[Records, Records]) -> str:
         return ""
     each = " of each launch" if any(len(record.launches) > 1 for record in records) else ""
     return f" without the first {f'{count} steps' if count > 1 else 'step'}{each}"
+
+
+def alerts_of(records: Records) -> tuple[RaisedAlert, ...]:
+    """Return one alert per type with the count of the type, worst first, then earliest."""
+    found: dict[str, RaisedAlert] = {}
+    for record in records:
+        for alert in sorted(record.alerts, key=lambda one: _order(one["severity"], one["step"])):
+            raised = RaisedAlert(
+                alert["severity"],
+                alert["category"],
+                alert["type"],
+                alert["message"],
+                alert["step"],
+                number(alert.get("value")),
+                number(alert.get("threshold")),
+            )
+            kept = found.get(raised.type)
+            found[raised.type] = raised if kept is None else replace(kept, count=kept.count + 1)
+    return tuple(sorted(found.values(), key=lambda one: _order(one.severity, one.step)))
+
+
+def new_alerts(current: Records, baseline: Records) -> list[RaisedAlert]:
+    """Return the current alerts of types that the baseline did not raise, one per type."""
+    known = {alert["type"] for record in baseline for alert in record.alerts}
+    return [alert for alert in alerts_of(current) if alert.type not in known]
+
+
+def _order(severity: str, step: int) -> tuple[int, int]:
+    return WORST_FIRST.index(severity), step
+
+
+def alert_checks(current: Records, baseline: Records) -> list[Check]:
+    """Return the check `alerts`; an empty list if detectors ran on neither side."""
+    if all(record.alert_summary is None for record in (*current, *baseline)):
+        return []
+    watched_before, watched = (
+        any(r.alert_summary is not None and not look_alone(r) for r in side)
+        for side in (baseline, current)
+    )
+    if not watched:  # They do not run in a look.
+        return [check_of("alerts", "skip", "no alert detectors ran on the current side")]
+    before, after, new = alerts_of(baseline), alerts_of(current), new_alerts(current, baseline)
+    words = f"{counted(len(after), 'alert type')}, also in the baseline" if after else "no alerts"
+    if new:
+        words = "; ".join(map(_alert_words, new[:NAMED_ALERTS]))
+        words += f"; {len(new) - NAMED_ALERTS} more" if len(new) > NAMED_ALERTS else ""
+        words += "" if watched_before else " (no alert detectors ran on the baseline)"
+    found = check_of(
+        "alerts",
+        "warn" if new else "pass",
+        words,
+        baseline=len(before),
+        current=len(after),
+        unit="types",
+        delta=float(len(new)),
+        threshold=0.0,
+        scale="types",
+    )
+    return [found]
+
+
+def _alert_words(alert: RaisedAlert) -> str:
+    at = f"{alert.type} ({alert.severity}) at step {alert.step}"
+    return at if alert.value is None else f"{at}, value {alert.value:.4g}"

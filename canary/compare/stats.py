@@ -13,7 +13,6 @@ from canary.baseline.comparability import (
     mismatch,
     why_not_timed,
 )
-from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.causes.settings import likeliest_first
 from canary.compare.checks import check_of
 from canary.compare.diagnosis.source_changes import SourceChanges
@@ -22,12 +21,11 @@ from canary.compare.exact.lane import ExactResult, exact_lane, most_different, n
 from canary.compare.heuristics import analyze_regression
 from canary.compare.memory import memory_checks
 from canary.compare.metrics.judging import metric_gate_checks
-from canary.compare.missing import with_missing_checks, without_values
 from canary.compare.places import changed_places, places_of_failure
-from canary.compare.refusal import comparable, refusal, require_distinct
-from canary.compare.report import Check, CheckStatus, Comparison
+from canary.compare.refusal import refusal, require_distinct, with_missing_checks, without_values
+from canary.compare.report import Check, CheckStatus, Comparison, Records
 from canary.compare.rules.comparison import rule_checks
-from canary.compare.stability import stability_checks
+from canary.compare.stability import alert_checks, alerts_of, stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.checks import TIMING_GATES, timing_checks
 from canary.compare.timing.cpu_time import settled
@@ -58,14 +56,14 @@ def load_metrics(path: Path | str) -> RunRecord:
 
 
 def compare_to_baseline(
-    current: RunRecord | Sequence[RunRecord],
-    baseline: RunRecord | Sequence[RunRecord],
+    current: RunRecord | Records,
+    baseline: RunRecord | Records,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
     *,
     paired: bool = False,
     noise: NoiseModel | None = None,
     history: bool = False,
-    anchor: Sequence[RunRecord] = (),
+    anchor: Records = (),
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
     metrics: Sequence[MetricGate] = (),
@@ -115,14 +113,14 @@ def compare_to_baseline(
 class _Asked:
     """Two sides that can be compared, and how; see `compare_to_baseline`."""
 
-    now: Sequence[RunRecord]
-    good: Sequence[RunRecord]
+    now: Records
+    good: Records
     """The baseline's runs that can be judged."""
     thresholds: Thresholds
     paired: bool
     noise: NoiseModel | None
     history: bool
-    anchor: Sequence[RunRecord]
+    anchor: Records
     budget: float
     gates: Sequence[Metric]
     metrics: Sequence[MetricGate]
@@ -171,7 +169,7 @@ class _Asked:
         line = first_line(found, history=len(good), imported=imported, same_program=same_program)
         return replace(found, first_line=line)
 
-    def explained(self, found: Comparison, looked: Sequence[RunRecord]) -> Comparison:
+    def explained(self, found: Comparison, looked: Records) -> Comparison:
         """Return the comparison with its diagnosis; if the run was not judged, also with what
         differs between the looks.
 
@@ -189,7 +187,8 @@ class _Asked:
                 notes = (*seen.notes, NO_DIFFERENCE) if silent else seen.notes
                 shown = replace(seen, checks=found.checks, notes=notes)
             found = seen
-        if found.verdict == "error" and not comparable(now, looked):
+        # On other machines, or of other trainers, everything differs, and no difference is a cause.
+        if found.verdict == "error" and any(mismatch(one, now[-1]) for one in (*looked, *now)):
             return shown
         if self.good and now[-1].status != "completed":
             failed = places_of_failure(now[-1], self.good[-1], self.source, found.places)
@@ -197,11 +196,7 @@ class _Asked:
         return replace(shown, diagnosis=analyze_regression(found, now, known, self.source))
 
     def with_differences(
-        self,
-        found: Comparison,
-        exact: ExactResult,
-        looked: Sequence[RunRecord],
-        checks: Sequence[Check],
+        self, found: Comparison, exact: ExactResult, looked: Records, checks: Sequence[Check]
     ) -> Comparison:
         """Return a comparison with what the exact lane found, and these checks."""
         before = newest_looked(looked)
@@ -210,7 +205,7 @@ class _Asked:
         return replace(
             found,
             checks=tuple(checks),
-            first_difference=exact.first,
+            first_difference=next(iter(exact.differences), None),
             differences=exact.differences,
             config_changes=exact.config_changes,
             environment_changes=exact.environment_changes,
@@ -274,7 +269,7 @@ class _Asked:
         yield from stability_checks(now, good, thresholds)
 
 
-def _in_order(side: RunRecord | Sequence[RunRecord]) -> list[RunRecord]:
+def _in_order(side: RunRecord | Records) -> list[RunRecord]:
     """Return a side as a list in order of time, so that the given order does not matter."""
     records = [side] if isinstance(side, RunRecord) else list(side)
     return sorted(records, key=lambda record: (record.timestamp, record.run_id))

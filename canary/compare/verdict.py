@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from canary.compare.checks import CHECKS, SPEED, accepted_with, is_metric_gate
 from canary.compare.exact.changes import MOST_KEYS, named, shown
-from canary.compare.exact.length import LENGTH
+from canary.compare.exact.learning_stages import LENGTH
 from canary.compare.exact.sides import show
 from canary.compare.exact.stages import LEARNED_STAGES
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Verdict
@@ -96,7 +96,9 @@ def first_line(
     """Return the verdict as a sentence. `history`: runs of the baseline; others as in `decide`."""
     checks = found.checks
     if found.verdict == "regression":
-        return _regression_line(checks)
+        more = _more(ordered_failures(checks), "check")  # those of the list "Failed checks"
+        words = f"Regression: {leading_failure(checks).message}"
+        return f"{cut_to_fit(words, LONGEST - 1 - len(more))}{more}."
     if found.verdict == "changed":
         return _changed_line(found)
     if found.verdict == "no-baseline":
@@ -146,12 +148,6 @@ def _leading_change(checks: Sequence[Check]) -> tuple[Check, bool]:
 
 LONGEST = 120
 """Characters of the first line of a failing verdict."""
-
-
-def _regression_line(checks: Sequence[Check]) -> str:
-    more = _more(ordered_failures(checks), "check")  # those of the list "Failed checks"
-    words = f"Regression: {leading_failure(checks).message}"
-    return f"{cut_to_fit(words, LONGEST - 1 - len(more))}{more}."
 
 
 def _changed_line(found: Comparison) -> str:

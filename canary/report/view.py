@@ -10,8 +10,8 @@ from typing import Any
 
 from canary.compare.checks import is_metric_gate, title_of
 from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
-from canary.compare.missing import MISSING
 from canary.compare.place_words import SHOWN
+from canary.compare.refusal import MISSING
 from canary.compare.report import VERDICTS, Check, Comparison, KeyChange, Side, Verdict
 from canary.compare.verdict import leading_failure
 from canary.errors import counted, cut

@@ -15,9 +15,8 @@ from canary.config.load import gates_in
 from canary.config.metric_gates import MetricGate
 from canary.errors import ConfigError, InputError, MachineError
 from canary.record.types import RunRecord
-from canary.trends.followed import Number
 from canary.trends.model import HistoryTrends, Series
-from canary.trends.runs import Run, changes_of, stored_runs
+from canary.trends.runs import Number, Run, changes_of, stored_runs
 
 MAIN = "step_time_median"
 MAIN_SHARE = 0.5

@@ -1,12 +1,15 @@
-"""Stored runs of a drawer: what a history keeps of each, and what changed on the machine between.
+"""Stored runs of a drawer: the numbers that a history keeps, and what changed on the machine.
 
-A record is read once. Only what the series need is kept of it, so that a history of 1,000 runs
-fits into memory.
+A run gives one number per metric. What is timed is the geometric mean over its launches, as in
+checks. A gate of `metrics:` gives its own statistic. A record is read once. Only what the series
+need is kept of it, so that a history of 1,000 runs fits into memory.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,11 +19,15 @@ from typing import Any
 from canary.baseline.entry import Entry
 from canary.baseline.history import entries, periods
 from canary.compare.exact.changes import environment_changes
+from canary.compare.metrics.samples import curve_in, own_name, title, unit_of
+from canary.compare.metrics.statistic import reading
+from canary.compare.timing.excuses import compute_threads
+from canary.compare.timing.lane import Metric, launch_seconds, tokens_per_step
 from canary.config.metric_gates import MetricGate
 from canary.errors import cut, printable
+from canary.record.end_loss import end_loss
 from canary.record.folder import parse_record
 from canary.record.types import Profiler, RunRecord, Stability
-from canary.trends.followed import Number, numbers_of
 from canary.trends.model import MachineChange, StoredPoint
 
 SHA = re.compile(r"[0-9a-f]{12,64}")
@@ -30,6 +37,74 @@ UNIMPORTANT = ("device.type", "ram_bytes", "gpu_reason")
 """Facts that follow from others, or that the host's kernel changes by a little."""
 MachineChanges = Mapping[int, tuple[MachineChange, ...]]
 """What changed on the machine before a run, by the run's place."""
+LOWER_IS_BETTER = {"higher": True, "lower": False}
+"""By the bad direction of a gate; neither for both directions."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One run's number of a metric."""
+
+    title: str
+    unit: str
+    lower_is_better: bool | None
+    value: float
+    """Not finite if the run's number was not."""
+    kind: str = ""
+    """Kind of measurement, a key of `FLOORS`; empty for what a trainer reports."""
+    per_token: float | None = None
+    """Tokens generated per step, for a time."""
+
+
+def numbers_of(record: RunRecord, gates: Sequence[MetricGate]) -> Mapping[str, Number]:
+    """Return a run's numbers by metric, those of the canary first."""
+    found: dict[str, Number] = {}
+    _add_times(found, record)
+    memory = record.perf.max_mem_mb
+    if memory is not None:
+        kind = f"{record.perf.max_mem_kind or 'resident'}_memory"
+        found["max_memory"] = Number("peak memory", "MB", True, memory, kind)
+    rate = record.perf.approx_tokens_per_sec
+    if rate is not None:
+        found["tokens_per_sec"] = Number("tokens per second", "tokens/s", False, rate, "step_time")
+    loss = end_loss(record)
+    if loss is not None:
+        found["final_loss"] = Number("final loss", "", True, loss)
+    norms = [norm for norm in record.stability.grad_norm_values if norm is not None]
+    if norms:
+        found["grad_norm"] = Number("gradient norm", "", None, statistics.median(norms))
+    _add_gates(found, record, gates)
+    return found
+
+
+def _add_times(found: dict[str, Number], record: RunRecord) -> None:
+    times: tuple[tuple[Metric, str, str], ...] = (
+        ("step_time_median", "step time", "step_time"),
+        ("cpu_time", "CPU time per step", "cpu_time"),
+    )
+    tokens = tokens_per_step(record, "completion_tokens")
+    for name, words, kind in times:
+        if name == "cpu_time" and compute_threads(record) != 1:
+            continue  # Threads that share an operator spin, see `canary.compare.timing.cpu_time`.
+        seconds = [s for s in launch_seconds(record, name) if 0 < s < math.inf]
+        if seconds:
+            mean = 1e3 * statistics.geometric_mean(seconds)
+            found[name] = Number(words, "ms", True, mean, kind, tokens)
+
+
+def _add_gates(found: dict[str, Number], record: RunRecord, gates: Sequence[MetricGate]) -> None:
+    for gate in gates:
+        curve = curve_in(record, gate.name)
+        if curve is None:
+            continue
+        read = reading(curve, gate)
+        value = float(read.broken) if read.value is None and read.broken else read.value
+        if value is None:
+            continue
+        words, unit = title(gate), unit_of(gate, own_name(record, gate.name))
+        # A metric that has a series already keeps it.
+        name = gate.name if gate.name not in found else words
+        found[name] = Number(words, unit, LOWER_IS_BETTER.get(gate.worse or ""), value)
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from canary.compare.metrics.judging import FLOOR, SMALLEST
+from canary.compare.metrics.statistic import usable
 from canary.compare.timing.estimate import Spread
 from canary.compare.timing.lane import FLOORS, LARGEST
 from canary.compare.timing.student import t_quantile
 from canary.errors import counted
-from canary.trends.followed import Number, finite
 from canary.trends.model import ChangePoint, Level, Series, Standing, StoredPoint
-from canary.trends.runs import MachineChanges, Run, suspects
-from canary.trends.scatter import Scatter, Values, center, levels_of
-from canary.trends.steps import LEAST_RUNS, Step, Steps, find_steps
+from canary.trends.runs import MachineChanges, Number, Run, suspects
+from canary.trends.steps import (
+    LEAST_RUNS,
+    Scatter,
+    Step,
+    Steps,
+    Values,
+    center,
+    find_steps,
+    levels_of,
+)
 
 FEWEST = 2 * LEAST_RUNS
 """Values of a series in which a change can be found."""
@@ -83,11 +91,6 @@ class _Analysed:
     """Whether lower values are better; None: neither direction is."""
 
     @property
-    def scatter(self) -> Scatter:
-        """The noise about the levels."""
-        return self.steps.scatter
-
-    @property
     def bounds(self) -> list[tuple[int, int]]:
         """(first, one after the last) of each level."""
         return levels_of(len(self.values), self.steps.cuts)
@@ -131,7 +134,10 @@ def series_of(
     if len(values) < FEWEST:
         notes.append(f"not judged: {counted(len(values), 'value')}, and {FEWEST} are needed")
     else:
-        found = _analysed(values, known, newest, budget, model)
+        scale = scale_of(values, newest.kind)
+        on_scale = np.array([scale.to(value) for value in values])
+        steps = find_steps(on_scale, scale.floor, budget, model if scale.logs else None)
+        found = _Analysed(scale, on_scale, known, steps, newest.lower_is_better)
         levels = tuple(_levels(found))
         changes = tuple(_changes(found, points, machines))
     return Series(
@@ -147,38 +153,24 @@ def series_of(
 
 
 def _value(number: Number | None, per_token: bool) -> float | None:
-    if number is None or not finite(number.value):
+    if number is None or not usable(number.value):
         return None
     return number.value / number.per_token if per_token and number.per_token else number.value
 
 
 def _notes(numbers: Sequence[Number | None], runs: int) -> list[str]:
-    bad = sum(number is not None and not finite(number.value) for number in numbers)
+    bad = sum(number is not None and not usable(number.value) for number in numbers)
     absent = sum(number is None for number in numbers)
     said = ((bad, "gave no finite number"), (absent, "have no such number"))
     return [f"{count} of {runs} runs {words}" for count, words in said if count]
 
 
-def _analysed(
-    values: Sequence[float],
-    known: Sequence[int],
-    newest: Number,
-    budget: float,
-    model: Spread | None,
-) -> _Analysed:
-    scale = scale_of(values, newest.kind)
-    model = model if scale.logs else None
-    on_scale = np.array([scale.to(value) for value in values])
-    steps = find_steps(on_scale, scale.floor, budget, model)
-    return _Analysed(scale, on_scale, known, steps, newest.lower_is_better)
-
-
 def _levels(found: _Analysed) -> Iterator[Level]:
-    sd, df = found.scatter.spread.sd, found.scatter.spread.df
+    sd, df = found.steps.scatter.spread.sd, found.steps.scatter.spread.df
     for first, after in found.bounds:
         middle = center(found.values[first:after], sd)
         runs = after - first
-        wide = sd * math.sqrt(found.scatter.variance(runs))
+        wide = sd * math.sqrt(found.steps.scatter.variance(runs))
         reach = t_quantile(LEVEL, df) * wide
         low, high = (found.scale.back(middle + side * reach) for side in (-1, 1))
         places = found.places[first], found.places[after - 1]
@@ -193,7 +185,7 @@ def _changes(
     for number, step in enumerate(steps):
         first, last = (found.places[place] for place in step.within)
         standing: Standing = "confirmed"
-        if _returned(number, steps, lengths, found.scatter):
+        if _returned(number, steps, lengths, found.steps.scatter):
             standing = "returned"
         elif _accepted(points, first, last):
             standing = "accepted"

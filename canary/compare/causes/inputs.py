@@ -54,13 +54,13 @@ def entered(facts: Facts) -> list[Difference]:
 
 def more(facts: Facts, name: TokenCount) -> int:
     """Return how many more such tokens the steps have."""
-    was, now = facts.exact_counts(name)[0]
+    was, now = facts.exact_count(name)
     return now - was
 
 
 def _labels_gone(facts: Facts) -> bool:
     """Whether no label is left, or others than EOS went as well."""
-    left = facts.exact_counts("label_tokens")[0][1]
+    left = facts.exact_count("label_tokens")[1]
     gone, ends = -more(facts, "label_tokens"), -more(facts, "eos_labels")
     return gone > 0 and (left == 0 or gone > ends > 0)
 
@@ -85,7 +85,7 @@ def _micro(facts: Facts) -> list[tuple[Micro, Micro]]:
 
 
 def _of_eos(facts: Facts) -> str:
-    was, now = facts.exact_counts("eos_labels")[0]
+    was, now = facts.exact_count("eos_labels")
     how = "no longer appended" if now == 0 else ("dropped" if now < was else "added")
     return f"EOS is {how}: {was:,} -> {now:,}"
 
@@ -114,7 +114,7 @@ def _other_tokenizer(facts: Facts) -> str:
     }.get(part, f"the tokenizer's {part.replace('.', ' ')} changed")
     if not entered(facts):
         return what
-    was, now = facts.exact_counts("label_tokens")[0]
+    was, now = facts.exact_count("label_tokens")
     labels = f" ({was:,} -> {now:,} label tokens)" if was != now else ""
     return f"{what}, and the model gets different tokens{labels}"
 
@@ -138,8 +138,8 @@ def _other_ids(facts: Facts) -> list[Difference]:
 
 def _other_bos(facts: Facts) -> object:
     """Whether the sequences differ by BOS, and by at most as many other tokens."""
-    bos, rows, tokens = facts.exact_counts("bos_tokens", "sequences", "input_tokens")
-    others = tokens[1] - tokens[0] - (bos[1] - bos[0])
+    bos, rows = facts.exact_count("bos_tokens"), facts.exact_count("sequences")
+    others = more(facts, "input_tokens") - more(facts, "bos_tokens")
     if rows[0] == rows[1] and abs(others) > rows[0]:
         return []
     was, now = (count / (of or 1) for count, of in zip(bos, rows, strict=True))
@@ -196,7 +196,7 @@ def _other_mask(facts: Facts) -> bool:
         for was, now in _micro(facts)
         if was.get("pad_tokens") or now.get("pad_tokens")
     )
-    sequences, pads = (now for _, now in facts.exact_counts("sequences", "pad_tokens"))
+    sequences, pads = (facts.exact_count(name)[1] for name in ("sequences", "pad_tokens"))
     special = (abs(more(facts, name)) for name in ("eos_labels", "bos_tokens"))
     if not moved or any(0 < count <= sequences for count in special):
         return False
@@ -206,7 +206,7 @@ def _other_mask(facts: Facts) -> bool:
 
 
 def _mask(facts: Facts) -> str:
-    pads = facts.exact_counts("pad_tokens")[0][1]
+    pads = facts.exact_count("pad_tokens")[1]
     grown = "more positions" if pads else "the padding too"
     how = grown if more(facts, "input_tokens") > 0 else "fewer positions"
     return f"the attention mask covers {how}, in batches of the same size"
@@ -221,7 +221,7 @@ def _other_source(facts: Facts) -> str:
 
 def _sequences(facts: Facts) -> str:
     """Say how the sequences differ, and whether their dataset does."""
-    was, now = facts.exact_counts("input_tokens")[0]
+    was, now = facts.exact_count("input_tokens")
     words = "the training steps get different sequences"
     if abs(now - was) > 0.1 * was > 0:
         less = "truncated more" if facts.batches.in_place >= SOME else "shorter"
@@ -289,7 +289,7 @@ ROWS = (
     _data(_eos_alone, _of_eos, "look where EOS is added, cut off or masked"),
     _data(lambda f: f.batches.in_place < SOME <= f.batches.shared,
         "different rows of the same data are used", ORDER),
-    _data(lambda f: f.exact_counts("eos_labels")[0][1] == 0 > more(f, "eos_labels"),
+    _data(lambda f: f.exact_count("eos_labels")[1] == 0 > more(f, "eos_labels"),
         "the sequences differ and have no EOS label: {eos_labels}"),
     _data(lambda f: f.batches.shared < SOME and _other_source(f),
         lambda f: f"the data comes from another source: {_other_source(f)}"),

@@ -79,7 +79,7 @@ def _casts(facts: Facts) -> Evidence | None:
 
 def _nan(facts: Facts) -> object:
     """Return the checks of NaN and infinity, unless no label is left: a mean of nothing is NaN."""
-    was, now = facts.exact_counts("label_tokens")[0]
+    was, now = facts.exact_count("label_tokens")
     return not was > now == 0 and facts.failed("nan_steps", "inf_steps", "raw_loss_finite")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.compare.commands import setting_name
-from canary.compare.diagnosis.suspects import Evidence, EvidenceKind
+from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, simple
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.exact.changes import made_by_command, shown
 from canary.compare.report import KeyChange
@@ -52,11 +52,7 @@ class SettingChange:
         aside = "" if self.in_config else ", set by code or by a default"
         words = f"{self.sentence()}{aside}"
         kind: EvidenceKind = "config" if self.in_config else "code"
-        return Evidence(kind, words, _simple(self.baseline), _simple(self.current))
-
-
-def _simple(value: Any) -> float | int | str | None:
-    return value if isinstance(value, float | int | str) or value is None else str(value)
+        return Evidence(kind, words, simple(self.baseline), simple(self.current))
 
 
 def setting_changes(

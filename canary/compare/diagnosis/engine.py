@@ -8,7 +8,6 @@ from itertools import zip_longest
 from math import prod
 from typing import Literal, get_args
 
-from canary.compare.alerts import new_alerts
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.row import Finding, Row, evidence_of
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, Suspect
@@ -17,6 +16,7 @@ from canary.compare.exact.stages import STAGE_OF
 from canary.compare.place_words import SHOWN, sentence, where
 from canary.compare.places import OF_STAGE as PHASES_OF_STAGE
 from canary.compare.report import Check, CheckStatus, Group
+from canary.compare.stability import new_alerts
 from canary.record.phases import PHASES
 
 Effect = Literal["learned", "cost", "memory"]

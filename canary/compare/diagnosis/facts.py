@@ -26,7 +26,7 @@ from canary.compare.exact.rollout_stage import SIGNALS
 from canary.compare.exact.sides import Sides, is_finite
 from canary.compare.exact.stages import LEARNED_STAGES, STAGE_OF
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
-from canary.compare.report import Check, Comparison, Difference
+from canary.compare.report import Check, Comparison, Difference, Records
 from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth
 from canary.record.exact import Exact, Micro, Series, TokenCount
 from canary.record.types import RunRecord
@@ -44,8 +44,8 @@ class Facts:
     """One comparison, as the causes see it."""
 
     report: Comparison
-    current: Sequence[RunRecord]
-    baseline: Sequence[RunRecord]
+    current: Records
+    baseline: Records
     source: SourceChanges = field(default_factory=SourceChanges)
 
     @cached_property
@@ -140,12 +140,11 @@ class Facts:
         """Return whether a check of learning failed."""
         return any(check.failed and check.group == "stability" for check in self.report.checks)
 
-    def exact_counts(self, *names: TokenCount) -> list[tuple[int, int]]:
+    def exact_count(self, name: TokenCount) -> tuple[int, int]:
         """Return totals over the steps that both sides have; (0, 0) if a side did not count."""
-        before, after = self.looked_batches()
-        common = min(len(before), len(after))
-        pairs = ((total(before[:common], name), total(after[:common], name)) for name in names)
-        return [(0, 0) if was is None or now is None else (was, now) for was, now in pairs]
+        looks = self.looked_batches()
+        was, now = (total(look[: min(map(len, looks))], name) for look in looks)
+        return (0, 0) if was is None or now is None else (was, now)
 
     @cached_property
     def batches(self) -> BatchChange:
@@ -249,9 +248,7 @@ class Facts:
     @cached_property
     def clipping(self) -> Difference | None:
         """Return the difference in clipping after an equal backward, if it is the first."""
-        if self.entry not in ("first_update", "trajectory"):
-            return None
-        found = self.difference(self.entry, APPLIED_GRADIENT)
+        found = self.difference(self.entry or "", APPLIED_GRADIENT)
         loss = self.first_step("loss")
         return found if found is None or loss is None or loss > (found.step or 1) else None
 

@@ -65,7 +65,7 @@ class Row:
 
 class _Values(dict[str, Any]):
     def __missing__(self, name: Any) -> str:
-        was, now = self["f"].exact_counts(name)[0]
+        was, now = self["f"].exact_count(name)
         return f"{was:,} -> {now:,}"
 
 

@@ -36,6 +36,11 @@ EvidenceKind = Literal[
 Shown = float | int | str | None
 
 
+def simple(value: object) -> Shown:
+    """Return a value as evidence and checks hold it."""
+    return value if isinstance(value, float | int | str | None) else str(value)
+
+
 @dataclass(frozen=True)
 class Evidence:
     """One fact that supports a suspect."""

@@ -102,7 +102,6 @@ def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
     gpus = [
         {k: v for k, v in gpu.items() if k not in ("uuid", "index", "serial", "pci_bus_id")}
         for gpu in env.get("gpus") or []
-        if isinstance(gpu, Mapping)
     ]
     return {**env, "gpus": gpus}
 
@@ -202,16 +201,14 @@ def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyCha
     )
     loaded = _dtype_shown_by_model(baseline, current)
     changes = tuple(
-        replace(change, cosmetic=change.cosmetic or _imported_by_one_side(change))
-        for change in found
-        if not (loaded and change.key == "device.dtype")
+        # Code decides what is imported: another version is a difference, an import is not.
+        replace(one, cosmetic=True)
+        if one.key.startswith("packages.") and None in (one.baseline, one.current)
+        else one
+        for one in found
+        if not (loaded and one.key == "device.dtype")
     )
     return _of_both(changes, baseline, current, "env")
-
-
-def _imported_by_one_side(change: KeyChange) -> bool:
-    """Whether code decided what is imported: another version is a difference, an import is not."""
-    return change.key.startswith("packages.") and None in (change.baseline, change.current)
 
 
 def _dtype_shown_by_model(baseline: RunRecord, current: RunRecord) -> bool:

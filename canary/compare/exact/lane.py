@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from canary.baseline.comparability import is_imported
 from canary.compare.checks import check_of
 from canary.compare.commands import without_repeats
+from canary.compare.diagnosis.suspects import simple
 from canary.compare.exact.changes import (
     change_difference,
     changed_options,
@@ -21,8 +22,7 @@ from canary.compare.exact.changes import (
 )
 from canary.compare.exact.counts import work_checks
 from canary.compare.exact.inputs_stages import INPUTS, not_seen
-from canary.compare.exact.learning_stages import LEARNING
-from canary.compare.exact.length import LENGTH, length, length_of
+from canary.compare.exact.learning_stages import LEARNING, LENGTH, length_of
 from canary.compare.exact.rollout_stage import rollout_differences, steps_with_same_completions
 from canary.compare.exact.sides import Sides, is_finite
 from canary.compare.exact.stages import (
@@ -34,12 +34,12 @@ from canary.compare.exact.stages import (
     recorded_on_both,
 )
 from canary.compare.exact.tolerances import BITS, Tolerance, arithmetic_of
-from canary.compare.report import Check, CheckStatus, Difference, KeyChange, Moved
+from canary.compare.report import Check, CheckStatus, Difference, KeyChange, Moved, Records
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
 
-SIGNALS = (*INPUTS, rollout_differences, *LEARNING, length)
+SIGNALS = (*INPUTS, rollout_differences, *LEARNING)
 """The signals of learning: equal, or within the tolerance of rounding. The place of each is that of
 its stage. Counts of work have a table of their own (`canary.compare.exact.counts`)."""
 REPEATS_LOOKED_AT = 4
@@ -66,11 +66,6 @@ class ExactResult:
     environment_changes: tuple[KeyChange, ...]
     notes: tuple[str, ...]
 
-    @property
-    def first(self) -> Difference | None:
-        """Return the earliest difference."""
-        return self.differences[0] if self.differences else None
-
 
 def learned_differences(
     baseline: RunRecord, current: RunRecord, allowed: Tolerance | None = None
@@ -83,12 +78,12 @@ def learned_differences(
     return sorted(found, key=lambda d: d.when)
 
 
-def newest_looked(records: Sequence[RunRecord]) -> RunRecord:
+def newest_looked(records: Records) -> RunRecord:
     """Return the newest record with a look, or the newest of all if none has one."""
     return next((record for record in reversed(records) if record.exact), records[-1])
 
 
-def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunRecord:
+def most_different(records: Records, baseline: RunRecord) -> RunRecord:
     """Return the record with the most differences (the newest of equals): a fault in one of
     several runs is a fault."""
     newest = newest_looked(records)
@@ -98,7 +93,7 @@ def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunReco
     return max(reversed(looked), key=lambda record: len(learned_differences(baseline, record)))
 
 
-def each_look(records: Sequence[RunRecord]) -> list[RunRecord]:
+def each_look(records: Records) -> list[RunRecord]:
     """Return a record for each launch with a look: the run's own, with the signals of that look."""
     found: list[RunRecord] = []
     for record in records:
@@ -114,7 +109,7 @@ def _same_code(one: RunRecord, other: RunRecord) -> bool:
     return clean and bool(one.git.get("sha")) and one.git.get("sha") == other.git.get("sha")
 
 
-def equal_runs(records: Sequence[RunRecord], same_code: bool = False) -> list[RunRecord]:
+def equal_runs(records: Records, same_code: bool = False) -> list[RunRecord]:
     """Return the looks that repeat the newest one: same clean commit, config, environment.
 
     `same_code`: all records are known to be of one state of the code."""
@@ -138,7 +133,7 @@ def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]
     ]
 
 
-def inexact_signals(records: Sequence[RunRecord], same_code: bool) -> dict[str, float]:
+def inexact_signals(records: Records, same_code: bool) -> dict[str, float]:
     """Return signals that differ between repeated looks, with the largest relative difference."""
     seen: dict[str, float] = {}
     newest = newest_looked(records)
@@ -152,8 +147,8 @@ def inexact_signals(records: Sequence[RunRecord], same_code: bool) -> dict[str, 
 
 
 def exact_lane(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     thresholds: Thresholds,
     noise: NoiseModel | None = None,
     *,
@@ -345,9 +340,8 @@ def _of_difference(first: Difference, status: CheckStatus, tail: str) -> Check:
     if is_finite(was) and is_finite(now):
         delta = float(now - was) or delta
         percent = 100.0 * (now / was - 1) if was and not first.scale else None
-    was, now = (v if isinstance(v, float | int | str | None) else str(v) for v in (was, now))
-    numbers = Moved(baseline=was, current=now, delta=delta, delta_pct=percent)
-    return check_of(first.stage, status, f"{first.detail or first.sentence()}{tail}", **numbers)
+    numbers = Moved(baseline=simple(was), current=simple(now), delta=delta, delta_pct=percent)
+    return check_of(first.stage, status, f"{first.detail}{tail}", **numbers)
 
 
 def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
@@ -366,12 +360,8 @@ def _rounded(before: RunRecord, after: RunRecord) -> dict[str, Check]:
     return found
 
 
-def _repeatability(
-    current: Sequence[RunRecord], known: Mapping[str, float], paired: bool
-) -> list[Check]:
+def _repeatability(current: Records, known: Mapping[str, float], paired: bool) -> list[Check]:
     """Warn if the baseline is reproducible and the current side is not."""
-    if len(current) < 2 or not newest_looked(current).exact:
-        return []
     new = {key for key in inexact_signals(current, paired) if key not in known}
     if not new:
         return []

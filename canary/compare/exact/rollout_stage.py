@@ -66,7 +66,7 @@ def _at_step(sides: Sides, signal: str, step: int) -> Difference | None:
     scale = max(filter(is_finite, sizes_of), default=0.0)
     sizes = {key: relative_difference(was[key], now[key], scale) for key in STATISTICS}
     size = max(sizes.values())
-    if size <= sides.tolerance.rollout_at_step(step):
+    if size <= sides.tolerance.at_step(step, "rollout"):
         return None
     words = ", ".join(
         f"{name} {was[key]:.6g} -> {now[key]:.6g}"

@@ -22,7 +22,7 @@ float32 (threads, attention kernel, micro-batches, order, width, two forwards in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from canary.record.types import RunRecord
 
@@ -40,17 +40,10 @@ class Tolerance:
     rollout: float
     """As a share of a signal's root mean square."""
 
-    def rollout_at_step(self, step: int) -> float:
-        """Return the tolerance of a step's rollout values; it grows like the loss's."""
-        return self.rollout * _growth(step)
-
-    def at_step(self, step: int) -> float:
-        """Return the tolerance of a step's loss: constant at first, then growing with step^2."""
-        return self.trajectory * _growth(step)
-
-
-def _growth(step: int) -> float:
-    return max(1.0, step / TIGHT_STEPS) ** 2
+    def at_step(self, step: int, of: Literal["trajectory", "rollout"] = "trajectory") -> float:
+        """Return the tolerance of a step: constant at first, then growing with step^2."""
+        first: float = getattr(self, of)
+        return first * max(1.0, step / TIGHT_STEPS) ** 2
 
 
 TOLERANCES: dict[str, Tolerance] = {

@@ -17,7 +17,7 @@ from typing import TypedDict
 from canary.compare.checks import METRICS, change
 from canary.compare.metrics.samples import Samples, samples_of
 from canary.compare.metrics.statistic import Bounds, bounds_of
-from canary.compare.report import Check, CheckStatus, Moved
+from canary.compare.report import Check, CheckStatus, Moved, Records
 from canary.compare.timing import estimate
 from canary.compare.timing.estimate import (
     HI_LEVEL,
@@ -30,7 +30,6 @@ from canary.compare.timing.estimate import (
 from canary.compare.timing.student import t_quantile
 from canary.config.metric_gates import MetricGate
 from canary.errors import counted
-from canary.record.types import RunRecord
 
 MIN_RUNS = 3
 """Runs with which a spread is known at all."""
@@ -61,27 +60,20 @@ class Pending:
 
 
 def metric_gate_checks(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    gates: Sequence[MetricGate],
-    false_alarms: float,
+    current: Records, baseline: Records, gates: Sequence[MetricGate], false_alarms: float
 ) -> list[Check]:
     """Return one check per gate, in their order.
 
-    `false_alarms`: the probability that any of them fails by its spread if nothing changed. Holm's
-    procedure shares it (Scandinavian Journal of Statistics 6, 1979).
+    `false_alarms`: the probability that any of them fails by its spread if nothing changed.
     """
     found: dict[str, Check | Pending] = {}
     for name, gate in zip(check_names(gates), gates, strict=True):
         samples = samples_of(gate, name, current, baseline)
         found[name] = _judged(samples) if isinstance(samples, Samples) else samples
     pending = {name: one for name, one in found.items() if isinstance(one, Pending)}
-    left = len(pending)
-    for name in sorted(pending, key=lambda name: pending[name].p_value):
-        alpha = false_alarms / left
-        found[name] = pending[name].decide(alpha)
-        if pending[name].p_value < alpha:
-            left -= 1
+    p_values = {name: one.p_value for name, one in pending.items()}
+    levels = estimate.holm(p_values, dict.fromkeys(pending, 1.0), false_alarms)
+    found |= {name: one.decide(levels[name]) for name, one in pending.items()}
     return [one for one in found.values() if isinstance(one, Check)]
 
 
@@ -248,11 +240,7 @@ def against_history(samples: Samples) -> Check | Pending:
 
 
 def _by_prediction(
-    samples: Samples,
-    found: Estimate,
-    stored: Sequence[float],
-    left_out: float | None,
-    alpha: float,
+    samples: Samples, found: Estimate, stored: Sequence[float], left_out: float | None, alpha: float
 ) -> Check:
     """Judge by the range of a new run. Nothing nearer than the farthest stored run is beyond it, if
     the runs have heavier tails than a normal's."""

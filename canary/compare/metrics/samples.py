@@ -10,7 +10,7 @@ from typing import Unpack
 
 from canary.compare.checks import metric_check
 from canary.compare.metrics.statistic import Bounds, Reading, lone_spikes, reading, window
-from canary.compare.report import Check, CheckStatus, Numbers
+from canary.compare.report import Check, CheckStatus, Numbers, Records
 from canary.config.metric_gates import MetricGate
 from canary.errors import nearest
 from canary.record.curves import ROW_METRICS, Curve, gated_metrics
@@ -54,6 +54,13 @@ def title(gate: MetricGate) -> str:
     return words
 
 
+def unit_of(gate: MetricGate, metric: str) -> str:
+    """Return the unit of a gate's number; empty if it is not known, or has none. `metric`: the
+    canary's name for the gate's metric."""
+    plain = gate.of_step is None and gate.statistic not in ("count", "share_above")
+    return UNITS.get(metric, "") if plain else ""
+
+
 @dataclass(frozen=True)
 class Samples:
     """The numbers of both sides; the current side has at least one."""
@@ -80,10 +87,8 @@ class Samples:
 
     @property
     def unit(self) -> str:
-        """The unit of the number that is judged; empty if it is not known, or has none."""
-        if self.gate.of_step is not None or self.gate.statistic in ("count", "share_above"):
-            return ""
-        return UNITS.get(self.metric, "")
+        """The unit of the number that is judged."""
+        return unit_of(self.gate, self.metric)
 
     def spikes(self, bounds: Bounds) -> list[int]:
         """Return the steps of lone values beyond the bounds, if nothing else is beyond them."""
@@ -98,9 +103,7 @@ class Samples:
         return found
 
 
-def samples_of(
-    gate: MetricGate, name: str, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
-) -> Samples | Check:
+def samples_of(gate: MetricGate, name: str, current: Records, baseline: Records) -> Samples | Check:
     """Return a gate's samples; a check if the gate cannot be judged or a value is not finite."""
     now, before = (
         [(record, curve_in(record, gate.name)) for record in side] for side in (current, baseline)
@@ -146,13 +149,7 @@ def samples_of(
     )
 
 
-def _missing(
-    gate: MetricGate,
-    run: str,
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    stored: bool,
-) -> str:
+def _missing(gate: MetricGate, run: str, current: Records, baseline: Records, stored: bool) -> str:
     """Say that a current run has no curve of the metric."""
     if _was_logged(current, gate.name):
         return (
@@ -178,7 +175,7 @@ def own_name(record: RunRecord, name: str) -> str:
     return next((own for own, theirs in names.items() if theirs == name), name)
 
 
-def _was_logged(records: Sequence[RunRecord], name: str) -> bool:
+def _was_logged(records: Records, name: str) -> bool:
     """Whether a run had the metric, although its record keeps no curve of it."""
     for record in records:
         names = {name, own_name(record, name)}
@@ -190,7 +187,7 @@ def _was_logged(records: Sequence[RunRecord], name: str) -> bool:
     return False
 
 
-def _nearest(records: Sequence[RunRecord], name: str) -> str:
+def _nearest(records: Records, name: str) -> str:
     """Return the end of a sentence that names the most similar metric; empty without one."""
     known: dict[str, None] = {}
     for record in records:

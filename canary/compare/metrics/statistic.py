@@ -37,7 +37,7 @@ def window(curve: Curve, gate: MetricGate) -> tuple[Point, ...]:
         return points
     if gate.last is not None:
         return points[-gate.last :]
-    first, last = (_step(curve, step) for step in (gate.from_step, gate.to_step))
+    first, last = (_step(curve.steps, step) for step in (gate.from_step, gate.to_step))
     return tuple(
         point
         for point in points
@@ -45,9 +45,9 @@ def window(curve: Curve, gate: MetricGate) -> tuple[Point, ...]:
     )
 
 
-def _step(curve: Curve, step: int | None) -> int | None:
-    """Return the step that is meant: -1 is the curve's last."""
-    return step if step is None or step >= 0 else curve.steps[-1] + 1 + step
+def _step(steps: Sequence[int], step: int | None) -> int | None:
+    """Return the step that is meant: -1 is the last."""
+    return step if step is None or step >= 0 else steps[-1] + 1 + step
 
 
 LARGEST = 1e100
@@ -63,7 +63,7 @@ def reading(curve: Curve, gate: MetricGate) -> Reading:
     """Return a gate's number of one curve. A value that is not finite hides in no statistic."""
     counted = points = window(curve, gate)
     if gate.statistic == "at":
-        step = _step(curve, gate.step)
+        step = _step(curve.steps, gate.step)
         counted = tuple(point for point in points if point[0] == step)
         if not counted:
             return Reading((), None, f"it has no value at step {step}")
@@ -92,7 +92,7 @@ def _broken(points: tuple[Point, ...], counted: Sequence[Point]) -> Reading | No
 
 def _start(curve: Curve, step: int) -> float | str:
     """Return the value that a statistic is divided by, or why there is none."""
-    wanted = _step(curve, step)
+    wanted = _step(curve.steps, step)
     points = zip(curve.steps, curve.values, strict=True)
     found = next((value for at, value in points if at == wanted), None)
     if found is None:
@@ -170,11 +170,8 @@ def lone_spikes(points: Sequence[Point], gate: MetricGate, bounds: Bounds) -> li
     beyond = [bounds.breaks(value) for _, value in points]
     if gate.statistic in ("last", "at"):
         steps = [step for step, _ in points]
-        place = len(points) - 1
-        if gate.statistic == "at" and gate.step is not None:
-            wanted = gate.step if gate.step >= 0 else steps[-1] + 1 + gate.step
-            place = steps.index(wanted)
-        found = _around(beyond, place)
+        at = _step(steps, gate.step) if gate.statistic == "at" else None
+        found = _around(beyond, len(points) - 1 if at is None else steps.index(at))
     else:
         found = [place for place, is_beyond in enumerate(beyond) if is_beyond]
     if len(found) > gate.spikes or len(found) == len(points):

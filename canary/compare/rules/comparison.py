@@ -6,57 +6,51 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from canary.compare.checks import check_of
 from canary.compare.exact.lane import newest_looked
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Records
 from canary.compare.rules import DISABLED, RULES, disabled
-from canary.compare.rules.rule import Answer, Rule
-from canary.record.types import RunRecord
+from canary.compare.rules.rule import Answer, Rule, not_asked
 
 SAME_SIZE = 0.01
 """Two answers whose sizes differ by at most this share find the same."""
 BOTH = "(the same on the baseline)"
+NO_BASELINE = not_asked("there is no baseline")
 
 
-def rule_checks(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
-) -> Iterator[Check]:
+def rule_checks(current: Records, baseline: Records = ()) -> Iterator[Check]:
     """Yield the check of every rule that was asked of a side, over all current records that have a
     look."""
     looked = [record for record in current if record.exact]
+    if not looked:
+        return
     before = newest_looked(baseline) if baseline else None
-    off = _disabled(looked, before)
-    for rule in RULES if looked else ():
+    # Those that both sides disable: a change cannot switch off what judges it.
+    off = frozenset.intersection(*map(disabled, looked if before is None else [*looked, before]))
+    for rule in RULES:
         asks = rule.judge if rule.id not in off else lambda record: DISABLED
-        known = asks(before) if before is not None and before.exact else None
+        known = asks(before) if before is not None and before.exact else NO_BASELINE
         now = [_against(asks(record), known) for record in looked]
-        if any(found.status != "not asked" for found in (*now, *([known] if known else []))):
+        if any(found.status != "not asked" for found in (*now, known)):
             yield _check(rule, now, known)
 
 
-def _against(found: Answer, before: Answer | None) -> Answer:
+def _against(found: Answer, before: Answer) -> Answer:
     """Return the answer of a comparison: what the baseline held may be lost."""
-    if not found.lost or before is None or before.status != "holds":
+    if not found.lost or before.status != "holds":
         return found
     return replace(found, status="broken", words=found.lost, size=1.0)
 
 
-def _disabled(current: Sequence[RunRecord], before: RunRecord | None) -> frozenset[str]:
-    """Return the rules that both sides disable: a change cannot switch off what judges it."""
-    sides = [*current, *([] if before is None else [before])]
-    return frozenset.intersection(*map(disabled, sides)) if sides else frozenset()
-
-
-def _check(rule: Rule, current: Sequence[Answer], before: Answer | None) -> Check:
+def _check(rule: Rule, current: Sequence[Answer], before: Answer) -> Check:
     """Return the check of a side with at least one record: the first that fails, else the first
     that warns, else the last."""
     judged = [(_status(found, before), found) for found in current]
     status, found = next(
         (one for wanted in ("fail", "warn") for one in judged if one[0] == wanted), judged[-1]
     )
-    return Check(
+    return check_of(
         rule.id,
-        "correctness",
-        "rule",
         status,
         _message(found, before),
         current=found.value,
@@ -65,13 +59,11 @@ def _check(rule: Rule, current: Sequence[Answer], before: Answer | None) -> Chec
     )
 
 
-def _status(found: Answer, before: Answer | None) -> CheckStatus:
+def _status(found: Answer, before: Answer) -> CheckStatus:
     if not found.is_against:
         return "pass" if found.status == "holds" else "skip"
-    if before is not None and _same(found, before):
-        return "warn"
-    judged = before is not None and before.status != "not asked"
-    return "warn" if found.status == "note" and not judged else "fail"
+    unjudged = found.status == "note" and before.status == "not asked"
+    return "warn" if unjudged or _same(found, before) else "fail"
 
 
 def _same(found: Answer, before: Answer) -> bool:
@@ -86,14 +78,13 @@ def _same(found: Answer, before: Answer) -> bool:
     return now * was >= 0 and abs(now) <= (1 + SAME_SIZE) * abs(was)
 
 
-def _message(found: Answer, before: Answer | None) -> str:
+def _message(found: Answer, before: Answer) -> str:
     if not found.is_against:
         return found.words
-    if before is not None and _same(found, before):
+    if _same(found, before):
         return f"{found.words} {BOTH}"
-    if found.doubt and (before is None or before.status == "not asked"):
+    if found.doubt and before.status == "not asked":
         return f"{found.words}; {found.doubt}"
-    more = sorted(found.items - before.items) if before is not None and before.is_against else []
-    if not more:
-        return found.words
-    return f"{found.words}; not on the baseline: {', '.join(more[:3])}"
+    more = sorted(found.items - before.items) if before.is_against else []
+    new = f"; not on the baseline: {', '.join(more[:3])}" if more else ""
+    return f"{found.words}{new}"

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS, change, check_of, sides_with
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import Check, CheckStatus, Records
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.cpu_time import cpu_samples
-from canary.compare.timing.crowding import crowding
 from canary.compare.timing.estimate import judged, sentence, signed_percent
+from canary.compare.timing.excuses import crowding, lone_stall
 from canary.compare.timing.lane import (
     DRIFTS,
     FAMILY_BUDGET,
@@ -23,16 +23,13 @@ from canary.compare.timing.lane import (
     Metric,
     Samples,
     estimate,
-    holm,
-    memory_samples,
+    gates_of,
     runner_unhealthy,
     time_samples,
     tokens_per_step,
     tolerance,
 )
 from canary.compare.timing.noise import NoiseModel
-from canary.compare.timing.stalls import lone_stall
-from canary.record.types import RunRecord
 
 TIMING_GATES: tuple[Metric, ...] = tuple(GATE_WEIGHTS)
 
@@ -43,13 +40,13 @@ def percent(log_ratio: float) -> float:
 
 
 def timing_checks(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     thresholds: Thresholds,
     *,
     paired: bool = False,
     noise: NoiseModel | None = None,
-    anchor: Sequence[RunRecord] = (),
+    anchor: Records = (),
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
 ) -> list[Check]:
@@ -69,7 +66,7 @@ def timing_checks(
             for metric, one in samples.items()
             if metric in wanted
         }
-        gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
+        gates = {gate.samples.metric: gate for gate in gates_of(estimates, share * budget)}
         return gates, {metric: _check(gate, thresholds) for metric, gate in gates.items()}
 
     found_gates, checks = decided(samples)
@@ -165,8 +162,8 @@ def _rate(values: Sequence[float | None]) -> float | None:
 def _tokens_per_sec(
     checks: dict[Metric, Check],
     gates: dict[Metric, Gate],
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     thresholds: Thresholds,
 ) -> Check:
     """Return the check of the recorded rate; its interval comes from step time, not a new test.
@@ -179,13 +176,14 @@ def _tokens_per_sec(
         _rate([record.perf.approx_tokens_per_sec for record in side])
         for side in (baseline, current)
     )
-    counted = all(tokens_per_step(record, "input_tokens") for record in (*current, *baseline))
-    if gate is None or source is None or not before or not after or not counted:
-        sides = (
-            all(tokens_per_step(one, "input_tokens") for one in side)
-            for side in (baseline, current)
+    counted = [
+        all(tokens_per_step(record, "input_tokens") for record in side)
+        for side in (baseline, current)
+    ]
+    if gate is None or source is None or not before or not after or not all(counted):
+        where = (
+            "no step time or rate" if all(counted) else f"tokens: counted {sides_with(*counted)}"
         )
-        where = f"tokens: counted {sides_with(*sides)}" if not counted else "no step time or rate"
         return check_of("tokens_per_sec", "skip", where)
     drop = math.log(before) - math.log(after)
     stalled = _of_lone_stall(source, gate)
@@ -230,7 +228,7 @@ def _of_lone_stall(mean: Check, rest: Gate) -> float:
 
 
 def _gpu_utilization(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+    current: Records, baseline: Records, thresholds: Thresholds
 ) -> Iterator[Check]:
     before = _mean([record.perf.gpu_utilization_avg for record in baseline])
     after = _mean([record.perf.gpu_utilization_avg for record in current])
@@ -253,10 +251,7 @@ def _gpu_utilization(
 
 
 def timing_samples(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    anchor: Sequence[RunRecord],
-    gates: Sequence[Metric],
+    current: Records, baseline: Records, anchor: Records, gates: Sequence[Metric]
 ) -> tuple[dict[Metric, Samples], list[Check]]:
     """Return the samples to judge, and the gates without samples as skipped checks."""
     samples: dict[Metric, Samples] = {}
@@ -277,13 +272,11 @@ def timing_samples(
 MEASURED: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "cpu_time", "max_memory")
 
 
-def _samples_of(
-    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
-) -> Samples | Check | None:
+def _samples_of(metric: Metric, current: Records, baseline: Records) -> Samples | Check | None:
     """Return the samples of a metric; its skipped check if a side lacks them; None for CPU time
     that is not to be judged here."""
     if metric == "max_memory":
-        return memory_samples(current, baseline) or _no_memory(current, baseline)
+        return _memory_samples(current, baseline)
     if metric == "cpu_time":
         found = cpu_samples(metric, current, baseline)
         if isinstance(found, Samples):
@@ -294,7 +287,7 @@ def _samples_of(
     return times if times.current and times.baseline else _untimed(metric, current, baseline)
 
 
-def _untimed(metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
+def _untimed(metric: Metric, current: Records, baseline: Records) -> Check:
     reasons = (record.unmeasured.get("perf.step_time") for record in (*current, *baseline))
     why = next(filter(None, reasons), "")
     sides = (all(r.perf.step_time.count for r in side) for side in (baseline, current))
@@ -302,10 +295,15 @@ def _untimed(metric: Metric, current: Sequence[RunRecord], baseline: Sequence[Ru
     return check_of(metric, "skip", f"{words} ({why})" if why else words)
 
 
-def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
-    kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
-    if len(kinds) > 1:
+def _memory_samples(current: Records, baseline: Records) -> Samples | Check:
+    """Return log MB of peak memory, one per record."""
+    kinds = {r.perf.max_mem_kind for r in (*current, *baseline)}
+    if len(kinds - {None}) > 1:
         words = "one side has peak device memory, the other peak resident memory"
         return check_of("max_memory", "inconclusive", words)
-    sides = (all(r.perf.max_mem_mb for r in side) for side in (baseline, current))
-    return check_of("max_memory", "skip", f"peak memory: recorded {sides_with(*sides)}")
+    peaks = [[r.perf.max_mem_mb or 0.0 for r in side] for side in (baseline, current)]
+    before, now = (tuple(math.log(peak) for peak in side if peak > 0) for side in peaks)
+    if None in kinds or not (before and now):
+        words = f"peak memory: recorded {sides_with(*map(all, peaks))}"
+        return check_of("max_memory", "skip", words)
+    return Samples("max_memory", now, before, f"{kinds.pop()}_memory", "MB")

@@ -17,24 +17,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS
-from canary.compare.report import Check
-from canary.compare.timing.crowding import compute_threads, crowding
+from canary.compare.report import Check, Records
 from canary.compare.timing.estimate import Estimate, signed_percent
+from canary.compare.timing.excuses import compute_threads, crowding
 from canary.compare.timing.lane import Metric, Samples, estimate, launch_seconds, time_samples
 from canary.compare.timing.noise import NoiseModel
-from canary.record.types import RunRecord
 
 WALL = ("step_time_median", "step_time_mean", "tokens_per_sec")
 
 
-def cpu_samples(
-    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
-) -> Samples | str:
+def cpu_samples(metric: Metric, current: Records, baseline: Records) -> Samples | str:
     """Return logs of CPU time or of step time on a free core, in ms, or why there are none; no
     reason if a run is not of a CPU or no run measured it."""
     every = (*current, *baseline)
-    devices = [record.env.get("device") for record in every]
-    on_cpu = all(isinstance(one, dict) and one.get("type") == "cpu" for one in devices)
+    on_cpu = all(record.env.get("device", {}).get("type") == "cpu" for record in every)
     if not on_cpu or not any(launch_seconds(record, metric) for record in every):
         return ""
     threads = {compute_threads(record) for record in every}
@@ -54,8 +50,8 @@ def cpu_samples(
 
 def settled(
     checks: Sequence[Check],
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
+    current: Records,
+    baseline: Records,
     *,
     paired: bool,
     noise: NoiseModel | None,

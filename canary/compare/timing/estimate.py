@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from canary.compare.report import CheckStatus
 from canary.compare.timing.student import t_quantile, t_upper_tail
 
+Name = TypeVar("Name", bound=str)
 HI_LEVEL = 0.95
 """One-sided level of the interval's upper end, which decides `pass`."""
 DETECTION_POWER = 0.8
@@ -64,6 +66,21 @@ class Estimate:
     def visible(self, alpha: float) -> float:
         """Return the smallest estimate whose interval excludes zero."""
         return t_quantile(1.0 - alpha, self.df) * self.se
+
+
+def holm(
+    p_values: Mapping[Name, float], weights: Mapping[Name, float], budget: float
+) -> dict[Name, float]:
+    """Return the error level of each test by Holm's weighted procedure (Scandinavian Journal of
+    Statistics 6, 1979): by p-value over weight, smallest first, each at the budget times its share
+    of the remaining weights. A rejected test leaves its weight to the others."""
+    levels: dict[Name, float] = {}
+    remaining = sum(weights.values())
+    for name in sorted(p_values, key=lambda name: p_values[name] / weights[name]):
+        levels[name] = budget * weights[name] / remaining
+        if p_values[name] < levels[name]:
+            remaining -= weights[name]
+    return levels
 
 
 def spread_of(logs: Sequence[float], source: str) -> Spread | None:

@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from canary.compare.report import Check, Comparison
+from canary.compare.report import Check, Comparison, Records
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import (
     Estimate,
     Spread,
+    holm,
     larger,
     paired_estimate,
     pooled,
@@ -58,10 +59,7 @@ GATE_WEIGHTS: dict[Metric, float] = {
 """Parts of the budget, relative to the sum over the gates present; the sum is 1 without CPU time.
 Step time on a free core is no gate: it bounds what a noisy step time can hide."""
 
-DRIFTS: dict[Metric, Metric] = {
-    "step_time_drift": "step_time_median",
-    "cpu_time_drift": "cpu_time",
-}
+DRIFTS: dict[Metric, Metric] = {"step_time_drift": "step_time_median", "cpu_time_drift": "cpu_time"}
 """The metric of each drift."""
 
 FLOORS: dict[str, float] = {
@@ -119,11 +117,6 @@ class Gate:
     estimate: Estimate
     alpha: float
 
-    @property
-    def real(self) -> bool:
-        """Return whether the change is more than noise explains."""
-        return self.estimate.lower(self.alpha) > 0
-
 
 OF_LAUNCH: dict[Metric, str] = {
     "step_time_median": "median_step_time_s",
@@ -150,51 +143,29 @@ def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
 
 
 def tokens_per_step(record: RunRecord, kind: str) -> float | None:
-    """Return tokens of a kind (`input_tokens`) per step of the first launch, or None."""
+    """Return tokens of a kind (`input_tokens`) per step of the first launch; None if there are none
+    of it (`completion_tokens`, if nothing is generated)."""
     tokens = record.tokens.get(kind)
     launches = record.launches
     steps = launches[0].steps if launches else len(record.stability.loss_values)
     return tokens / steps if tokens and steps else None
 
 
-def completion_tokens_per_step(record: RunRecord) -> float | None:
-    """Return the tokens generated per step; None if nothing is generated."""
-    return tokens_per_step(record, "completion_tokens")
-
-
-def time_samples(
-    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
-) -> Samples:
+def time_samples(metric: Metric, current: Records, baseline: Records) -> Samples:
     """Return log ms per step, or per completion token if the sides generated unequal amounts."""
-    lengths = [completion_tokens_per_step(record) for record in (*current, *baseline)]
+    lengths = [tokens_per_step(record, "completion_tokens") for record in (*current, *baseline)]
     by_token = all(length is not None for length in lengths) and len(set(lengths)) > 1
 
-    def logs(records: Sequence[RunRecord]) -> tuple[float, ...]:
+    def logs(records: Records) -> tuple[float, ...]:
         values = []
         for record in records:
-            unit = (completion_tokens_per_step(record) if by_token else None) or 1.0
+            unit = (tokens_per_step(record, "completion_tokens") if by_token else None) or 1.0
             values += [math.log(1000 / unit) + math.log(s) for s in launch_seconds(record, metric)]
         return tuple(values)
 
     unit = "ms/token" if by_token else "ms"
     kind = "step_time" if metric.startswith("step_time") else "cpu_time"
     return Samples(metric, logs(current), logs(baseline), kind, unit)
-
-
-def memory_samples(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Samples | None:
-    """Return log MB of peak memory, one per record; None if a side has none or kinds differ."""
-    kinds = {record.perf.max_mem_kind for record in (*current, *baseline)}
-    if len(kinds) != 1 or None in kinds:
-        return None
-    logs = [
-        tuple(
-            math.log(r.perf.max_mem_mb) for r in side if r.perf.max_mem_mb and r.perf.max_mem_mb > 0
-        )
-        for side in (current, baseline)
-    ]
-    if not all(logs):
-        return None
-    return Samples("max_memory", logs[0], logs[1], f"{kinds.pop()}_memory", "MB")
 
 
 def estimate(
@@ -231,23 +202,11 @@ def estimate(
     return unpaired_estimate(samples.current, samples.baseline, spread)
 
 
-def holm(estimates: Mapping[Metric, tuple[Samples, Estimate]], budget: float) -> list[Gate]:
-    """Give each gate its error level by the weighted Holm procedure.
-
-    Gates are tested by p-value over weight, smallest first, each at the budget times its share of
-    the remaining weights. A rejected gate leaves its weight to the others.
-    """
-    weights = {metric: GATE_WEIGHTS[metric] for metric in estimates}
-    order = sorted(weights, key=lambda m: estimates[m][1].p_value() / weights[m])
-    remaining = sum(weights.values())
-    gates = []
-    for metric in order:
-        samples, found = estimates[metric]
-        gate = Gate(samples, found, budget * weights[metric] / remaining)
-        gates.append(gate)
-        if gate.real:
-            remaining -= weights[metric]
-    return gates
+def gates_of(estimates: Mapping[Metric, tuple[Samples, Estimate]], budget: float) -> list[Gate]:
+    """Give each gate its share of the budget."""
+    p_values = {metric: found.p_value() for metric, (_, found) in estimates.items()}
+    levels = holm(p_values, {metric: GATE_WEIGHTS[metric] for metric in estimates}, budget)
+    return [Gate(*estimates[metric], alpha) for metric, alpha in levels.items()]
 
 
 def runner_unhealthy(samples: Samples, noise: NoiseModel | None) -> float | None:
@@ -289,7 +248,7 @@ def exact_failures(found: Comparison) -> list[Check]:
     return [c for c in found.checks if c.failed and c.lane in ("exact", "rule")]
 
 
-def decided_by_exact(found: Comparison, base: Sequence[RunRecord]) -> bool:
+def decided_by_exact(found: Comparison, base: Records) -> bool:
     """Return whether an exact failure comes from the code, not from runs that do not repeat: two
     looks at the base show that."""
     looks = sum(bool(record.exact) + len(record.further_looks) for record in base)

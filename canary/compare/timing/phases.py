@@ -17,9 +17,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from canary.compare.timing.lane import completion_tokens_per_step
+from canary.compare.report import Records
+from canary.compare.timing.lane import tokens_per_step
 from canary.record.phases import PHASES, all_or_none, phases_of_launches, typical_phases
-from canary.record.types import RunRecord
 
 Seconds = Mapping[str, float]
 
@@ -70,13 +70,8 @@ class StepGrowth:
     """The phases of a step; the one that grew most comes first."""
 
     phases: tuple[PhaseGrowth, ...]
-    machine: float
-    """Factor by which the current machine is slower: current over baseline for unchanged phases."""
     baseline_s: float
     current_s: float
-    baseline_cpu_s: float | None = None
-    """CPU seconds per step, all threads of the process; None if a side did not measure them."""
-    current_cpu_s: float | None = None
 
     @property
     def grown(self) -> tuple[PhaseGrowth, ...]:
@@ -92,7 +87,6 @@ class _ComparedPhases:
     before: Seconds
     expected: Seconds
     noise: Seconds
-    machine: float
 
     def beyond(self, name: str) -> float:
         return max(0.0, self.now[name] - self.expected[name])
@@ -104,7 +98,7 @@ class _ComparedPhases:
         return grew and self.beyond(name) > max(TIMES_NOISE * self.noise[name], least)
 
 
-def phase_growth(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> StepGrowth | None:
+def phase_growth(current: Records, baseline: Records) -> StepGrowth | None:
     """Return how the phases of a step grew; None if a side recorded no phases."""
     longer = _generated(current, baseline)
     here, there = phases_of_launches(current), phases_of_launches(baseline)
@@ -135,11 +129,8 @@ def phase_growth(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
             )
     return StepGrowth(
         tuple(sorted(found, key=lambda phase: -phase.growth_s)),
-        wall.machine,
         sum(wall.before.values()),
         sum(wall.now.values()),
-        sum(cpu.before.values()) if cpu else None,
-        sum(cpu.now.values()) if cpu else None,
     )
 
 
@@ -159,10 +150,10 @@ def _compare(
         name: launches * math.hypot(spreads[name] * expected[name], OF_STEP * step_s)
         for name in PHASES
     }
-    return _ComparedPhases(now, before, expected, noise, machine)
+    return _ComparedPhases(now, before, expected, noise)
 
 
-def _cpu(records: Sequence[RunRecord]) -> list[dict[str, float]]:
+def _cpu(records: Records) -> list[dict[str, float]]:
     """Return CPU seconds by phase of each launch; an empty list if one did not measure them."""
     launches = (launch for record in records for launch in record.launches)
     return all_or_none(launch.phases_cpu for launch in launches if launch.status == "completed")
@@ -184,9 +175,11 @@ def _common_factor(now: Seconds, before: Seconds) -> float:
     return 1.0
 
 
-def _generated(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> float:
+def _generated(now: Records, before: Records) -> float:
     """Return the ratio of generated tokens, by which generation may take longer."""
-    tokens = [[completion_tokens_per_step(record) for record in side] for side in (now, before)]
+    tokens = [
+        [tokens_per_step(record, "completion_tokens") for record in side] for side in (now, before)
+    ]
     if not all(side and all(side) for side in tokens):
         return 1.0
     here, there = (statistics.fmean(count for count in side if count) for side in tokens)

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from canary.baseline.comparability import look_alone
-from canary.compare.report import Check, Side
-from canary.compare.stability import BadSteps, bad_steps
+from canary.compare.report import Check, Records, Side
+from canary.compare.stability import BadSteps, bad_steps, largest
 from canary.record.end_loss import end_loss
-from canary.record.types import RunRecord
 
 CHECKED = {
     "step_time_median_s": ("step_time_median", "ms", 1e-3),
@@ -26,9 +25,7 @@ CHECKED = {
 
 
 def side_of(
-    records: Sequence[RunRecord],
-    checks: Sequence[Check] = (),
-    name: Literal["baseline", "current"] = "current",
+    records: Records, checks: Sequence[Check] = (), name: Literal["baseline", "current"] = "current"
 ) -> Side:
     """Return one side as shown: its newest run's commit, and figures over all of its runs, with
     those of the `checks` that were judged in their place."""
@@ -48,7 +45,7 @@ def side_of(
     )
 
 
-def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
+def _over_all(records: Records) -> dict[str, Any]:
     losses = [loss for loss in map(end_loss, records) if loss is not None]
     # The peak of a look holds copies.
     peaks = (None if look_alone(record) else record.perf.max_mem_mb for record in records)
@@ -61,11 +58,7 @@ def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
         "final_loss": statistics.median(losses) if losses else None,
     }
     kinds: tuple[BadSteps, ...] = ("nan_steps", "inf_steps")
-    counts = {kind: [bad_steps(record, kind) for record in records] for kind in kinds}
-    return found | {
-        kind: max((count for count in some if count is not None), default=None)
-        for kind, some in counts.items()
-    }
+    return found | {kind: largest(bad_steps(record, kind) for record in records) for kind in kinds}
 
 
 def _typical(values: Iterable[float | None]) -> float | None:

@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from canary.baseline.comparability import machine_key
 from canary.record.types import RunRecord
-from canary.trends.followed import Number
 from canary.trends.history import trends_of_stored
 from canary.trends.model import HistoryTrends, Series, StoredPoint
-from canary.trends.runs import Run, changes_of, run_of
+from canary.trends.runs import Number, Run, changes_of, run_of
 from canary.trends.series import series_of
 from tests.unit.comparing import example, record
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from canary.compare.timing.estimate import Spread
-from canary.trends.scatter import measure, of_mean
-from canary.trends.steps import find_steps
+from canary.trends.steps import find_steps, measure, of_mean
 from tests.unit.trends.histories import BUDGET, FLOOR, noise, series, stepped, times
 
 

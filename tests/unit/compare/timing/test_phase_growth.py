@@ -61,7 +61,6 @@ def held(current: Any, baseline: Any) -> StepGrowth:
 def test_a_machine_slower_as_a_whole_grew_no_phase() -> None:
     found = held(run(machine=1.4), run())
     assert found.grown == ()
-    assert found.machine == pytest.approx(1.4)
     assert found.current_s == pytest.approx(0.140)
 
 
@@ -109,8 +108,8 @@ def test_cpu_seconds_show_what_the_clock_hides() -> None:
     none = {"data": 0.0}
     found = held(run(cpu={"forward": 0.012}), run(cpu=none))
     assert [(phase.phase, phase.stands_out_in_cpu) for phase in found.grown] == [("forward", True)]
-    assert found.current_cpu_s == pytest.approx(0.112)
-    assert found.baseline_cpu_s == pytest.approx(0.100)
+    assert found.grown[0].baseline_cpu_s == pytest.approx(STEP["forward"])
+    assert found.grown[0].current_cpu_s == pytest.approx(STEP["forward"] + 0.012)
     slower_clock = run(cpu={name: 0.4 * seconds for name, seconds in STEP.items()})
     assert grown(slower_clock, run(cpu=none)) == []
 
@@ -118,7 +117,7 @@ def test_cpu_seconds_show_what_the_clock_hides() -> None:
 def test_cpu_seconds_of_a_host_that_waits_for_its_gpu_tell_nothing() -> None:
     found = held(on_gpu(run(cpu={"forward": 0.012})), on_gpu(run(cpu={"data": 0.0})))
     assert found.grown == ()
-    assert found.current_cpu_s is not None
+    assert all(phase.current_cpu_s is not None for phase in found.phases)
 
 
 def test_longer_completions_are_not_a_slower_generation() -> None:

@@ -11,7 +11,7 @@ import pytest
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing.estimate import Estimate, Spread, unpaired_estimate
-from canary.compare.timing.lane import FAMILY_BUDGET, GATE_WEIGHTS, Metric, Samples, holm
+from canary.compare.timing.lane import FAMILY_BUDGET, GATE_WEIGHTS, Metric, Samples, gates_of
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, history, noise_model, pairs, record, records, scatter
 
@@ -36,15 +36,15 @@ def estimates(z: Sequence[float]) -> dict[Metric, tuple[Samples, Estimate]]:
 def test_the_gates_share_one_budget_of_half_a_percent() -> None:
     assert FAMILY_BUDGET == 0.005
     assert sum(GATE_WEIGHTS[metric] for metric in METRICS) == pytest.approx(1.0)
-    gates = holm(estimates([0.0] * 4), FAMILY_BUDGET)
+    gates = gates_of(estimates([0.0] * 4), FAMILY_BUDGET)
     assert sum(gate.alpha for gate in gates) == pytest.approx(FAMILY_BUDGET)
-    assert not any(gate.real for gate in gates)
-    with_cpu_time = holm(estimates([0.0] * 6), FAMILY_BUDGET)
+    assert not any(gate.estimate.lower(gate.alpha) > 0 for gate in gates)
+    with_cpu_time = gates_of(estimates([0.0] * 6), FAMILY_BUDGET)
     assert sum(gate.alpha for gate in with_cpu_time) == pytest.approx(FAMILY_BUDGET)
 
 
 def test_a_gate_that_is_real_leaves_its_share_to_the_others() -> None:
-    gates = {g.samples.metric: g for g in holm(estimates([9.0, 0.0, 0.0, 0.0]), FAMILY_BUDGET)}
+    gates = {g.samples.metric: g for g in gates_of(estimates([9.0, 0.0, 0.0, 0.0]), FAMILY_BUDGET)}
     assert gates["step_time_median"].alpha == pytest.approx(0.75 * FAMILY_BUDGET)
     left = sum(gate.alpha for name, gate in gates.items() if name != "step_time_median")
     assert left == pytest.approx(FAMILY_BUDGET)
@@ -56,7 +56,10 @@ def test_the_family_raises_no_more_false_alarms_than_its_budget(gates: int) -> N
     rng = np.random.default_rng(3)
     trials, budget = 4000, 0.10
     alarms = sum(
-        any(gate.real for gate in holm(estimates([float(v) for v in z]), budget))
+        any(
+            gate.estimate.lower(gate.alpha) > 0
+            for gate in gates_of(estimates([float(v) for v in z]), budget)
+        )
         for z in rng.normal(size=(trials, gates))
     )
     assert alarms / trials < budget + 3 * math.sqrt(budget * (1 - budget) / trials)
