@@ -26,7 +26,7 @@ from canary.bisect.packages import (
     read_pins,
     releases_between,
 )
-from canary.bisect.question import Judge, require_known
+from canary.bisect.question import require_known
 from canary.bisect.search import CannotRun
 from canary.bisect.states import (
     Recipe,
@@ -36,7 +36,7 @@ from canary.bisect.states import (
     releases_of,
     require_plain_python,
 )
-from canary.campaign.noise_model import Measured
+from canary.campaign.judging import Judge, Measured
 from canary.campaign.side import Side
 from canary.campaign.worktrees import repository_of, uncommitted
 from canary.config.load import load_config

@@ -20,8 +20,8 @@ from canary.campaign.environments import (
     own_python,
     refuse_foreign_code,
 )
-from canary.campaign.noise_model import Measured
-from canary.campaign.pairs import Judge, PairProgress, Plan, Role, Runs, RunSide, run_pairs
+from canary.campaign.judging import Judge, Measured
+from canary.campaign.pairs import PairProgress, Plan, Role, Runs, RunSide, run_pairs
 from canary.campaign.side import Side, at_once, claimed
 from canary.campaign.worktrees import (
     add_worktree,
@@ -31,11 +31,7 @@ from canary.campaign.worktrees import (
     uncommitted,
     working_tree,
 )
-from canary.compare.diagnosis.source_changes import source_between
-from canary.compare.paths import Request, metric_gates_for, thresholds_for
 from canary.compare.report import Comparison
-from canary.compare.stats import compare_to_baseline
-from canary.compare.timing.lane import FAMILY_BUDGET
 from canary.config.load import LoadedConfig, load_config
 from canary.config.output import OUTPUT_DIR
 from canary.config.samples import shipped
@@ -48,8 +44,6 @@ AUTO = "auto"
 ONLY_LOOK = "exact=true"
 LEFT_OUT = 3
 """Names of files that are said to be left out."""
-NO_LIMITS = Request((), ())
-"""Gives no limits: those of the config count."""
 
 
 @dataclass(frozen=True)
@@ -120,26 +114,9 @@ def run_ab(
     plan = request.plan()
     if request.accept is not None and not request.accept.strip():
         raise UsageError("--accept needs a reason", "it is shown with the verdict")
-    folder = Path.cwd() if request.trusts_folder else None
-    measured = Measured(say, folder=folder)
+    folder = Path.cwd() if request.trusts_folder and not request.exact else None
+    judge = Judge(Path.cwd(), Measured(say, folder=folder), request.accept)
     with _sides(request, say) as (sides, folder):
-
-        def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
-            """Compare with the limits of the base's config."""
-            thresholds, tier = thresholds_for(NO_LIMITS, (*base, *head))
-            found = compare_to_baseline(
-                head,
-                base,
-                thresholds,
-                paired=len(head) == len(base),
-                noise=None if request.exact else measured.of((*base, *head)[0]),
-                budget=budget,
-                metrics=metric_gates_for(NO_LIMITS, base or head),
-                accept=request.accept,
-                source=source_between(Path.cwd(), base[-1], head[-1]) if base and head else None,
-            )
-            return replace(found, tier=tier)
-
         progress = PairProgress(
             say,
             plan,
@@ -153,12 +130,12 @@ def run_ab(
         progress.started(sides["base"], sides["head"], folder)
         if request.exact:
             with at_once(sides, ["repeats=1", ONLY_LOOK]) as run_look:
-                found, runs = run_pairs(plan, run_look, judge, progress, time.monotonic)
+                found, runs = run_pairs(plan, run_look, judge.pairs, progress, time.monotonic)
                 found = with_setup_hint(found, request, runs)
                 found = _exact_answer(found, runs, run_look, judge, say)
                 decided()
                 return found, folder
-        found, runs = run_pairs(plan, launch, judge, progress, time.monotonic)
+        found, runs = run_pairs(plan, launch, judge.pairs, progress, time.monotonic)
         decided()
     note = f"{counted(len(runs.head), 'pair')} in alternation, each run in a separate process"
     return _with_note(with_setup_hint(found, request, runs), note), folder
@@ -187,7 +164,7 @@ def _exact_answer(
         say("The looks differ. Running the base again to see whether it repeats itself.")
         again = launch("base")
         if again.status == "completed":
-            found = judge(runs.head, [*runs.base, again], FAMILY_BUDGET)
+            found = judge.pairs(runs.head, [*runs.base, again])
     return _with_note(found, "each training ended after its look: the speed was not measured")
 
 

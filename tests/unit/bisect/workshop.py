@@ -10,10 +10,9 @@ from pathlib import Path
 from canary.bisect.candidates import Commits, commits_between
 from canary.bisect.finding import Finder, Found
 from canary.bisect.journal import SETTINGS, Journal, Runs
-from canary.bisect.question import Judge
 from canary.bisect.search import CannotRun, State
 from canary.bisect.states import Recipe
-from canary.campaign.noise_model import Measured
+from canary.campaign.judging import Judge, Measured
 from canary.campaign.side import Side
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, crashed, record, write

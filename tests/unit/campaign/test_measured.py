@@ -14,7 +14,8 @@ from canary.baseline.comparability import machine_key
 from canary.baseline.history import NOISE_FILE, drawer, select
 from canary.baseline.origin import Surroundings
 from canary.campaign.ab import AbRequest, run_ab, with_setup_hint
-from canary.campaign.noise_model import Measured, noise_branch, push_noise, require_writable
+from canary.campaign.calibrate import noise_branch, push_noise, require_writable
+from canary.campaign.judging import Measured
 from canary.campaign.pairs import Runs
 from canary.compare.report import Comparison
 from canary.compare.timing.noise import NoiseModel, save_noise

@@ -61,10 +61,11 @@ class Judge:
         return Comparison(self._verdicts.get(len(head), "inconclusive"), "")
 
 
-class Ear:
+class Ear(PairProgress):
     """Keeps what it hears."""
 
     def __init__(self) -> None:
+        super().__init__(lambda _: None, Plan())
         self.judgements: list[tuple[int, str, int | None]] = []
         self.runs: list[tuple[int, Role]] = []
         self.narrowings = 0
