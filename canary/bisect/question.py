@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from canary.baseline.comparability import ending
 from canary.bisect.search import Seen
@@ -66,7 +66,7 @@ class Question:
             if check is None or value is None:
                 return Seen(outcome="skip", words="it has no value")
             return Seen(value=value, words=amount(check.current, check.unit))
-        if check is None or check.status in ("skip", "inconclusive"):
+        if not is_judged(check):
             return None
         bad = check.failed or (self.warns and check.status == "warn")
         words = f"{check.name}: {check.message}".rstrip(".")
@@ -111,6 +111,11 @@ def question_of(
 def look_answers(name: str) -> bool:
     """Return whether a look alone may answer a check."""
     return name in CHECKS and CHECKS[name].lane in ("exact", "rule")
+
+
+def is_judged(check: Check | None) -> TypeGuard[Check]:
+    """Return whether a comparison decided a check."""
+    return check is not None and check.status not in ("skip", "inconclusive")
 
 
 def choose(found: Comparison, wanted: str | None) -> str:
