@@ -29,7 +29,6 @@ from canary.bisect.packages import (
 from canary.bisect.question import require_known
 from canary.bisect.search import CannotRun
 from canary.bisect.states import (
-    Recipe,
     digest,
     installers,
     is_command,
@@ -134,8 +133,8 @@ class _Bisect:
         changed = uncommitted(repository)
         if changed:
             self._note(f"{changed} changed files that are not committed are no part of it")
-        recipe = Recipe(self.here, config, folder, request.settings, request.setup, everywhere)
-        commits = Commits(repository, good, suspects, recipe)
+        code = self._code(config, folder, os.environ)
+        commits = Commits(repository, good, suspects, code, request.setup, everywhere)
         stage = self._find("commit", commits, folder, asked)
         return self._left(folder, [stage], {"good": request.good, "bad": request.bad})
 
@@ -158,8 +157,7 @@ class _Bisect:
         environ, chosen = installers(os.environ), [0]
 
         def code(title: str) -> Side:
-            output, python = folder / title.replace(" ", "-"), Path(sys.executable)
-            return Side("", "", config, self.here, python, environ, output, request.settings)
+            return self._code(config, folder / title.replace(" ", "-"), environ)
 
         if len(changed) > 1:
             self.say(f"packages that differ: {', '.join(map(str, changed))}")
@@ -186,6 +184,11 @@ class _Bisect:
                 self._note(f"{title} was not found: {error}")
         names = {"good": str(request.packages[0]), "bad": str(request.packages[1])}
         return self._left(folder, parts or [*self.stages], names)
+
+    def _code(self, config: Path, output: Path, environ: Mapping[str, str]) -> Side:
+        """Return what runs, with this Python."""
+        python, settings = Path(sys.executable), self.request.settings
+        return Side("", "", config, self.here, python, environ, output, settings)
 
     def _versions(self, change: Change) -> list[Version | None]:
         good, bad = change.good, change.bad

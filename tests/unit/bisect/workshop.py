@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +13,6 @@ from canary.bisect.candidates import Commits, commits_between
 from canary.bisect.finding import Finder, Found
 from canary.bisect.journal import SETTINGS, Journal, Runs
 from canary.bisect.search import CannotRun, State
-from canary.bisect.states import Recipe
 from canary.campaign.judging import Judge, Measured
 from canary.campaign.side import Side
 from canary.record.types import RunRecord
@@ -68,7 +69,8 @@ class Repository:
     def between(self, good: str, bad: str) -> Commits:
         """Return the suspects between two commits."""
         first, _, found = commits_between(self.root, good, bad)
-        return Commits(self.root, first, found, Recipe(self.root, self.root, self.root))
+        code = Side("", "", self.root, self.root, Path(sys.executable), os.environ, self.root)
+        return Commits(self.root, first, found, code, None, True)
 
 
 def diamond(root: Path) -> Repository:
@@ -161,7 +163,8 @@ class MadeCommits(Commits):
 
 def made_of(theirs: Commits, folder: Path, run: Run) -> MadeCommits:
     """The suspects of a repository with made-up runs."""
-    return MadeCommits(theirs.repository, theirs.good, theirs.commits, theirs.recipe, folder, run)
+    git = (theirs.repository, theirs.good, theirs.commits)
+    return MadeCommits(*git, theirs.code, None, True, folder, run)
 
 
 def bisected(
