@@ -77,15 +77,11 @@ def fill(writer: RecordWriter, imported: Imported) -> None:
         for note in _notes(imported, "command" not in record.config)
         if note not in record.notes
     ]
-    writer.record = record.model_copy(
-        update={
-            "source": Source(
-                format=imported.format,
-                preset=None if imported.preset is None else imported.preset.framework,
-                files=list(imported.files[:100]),
-                names=found.names,
-            )
-        }
+    record.source = Source(
+        format=imported.format,
+        preset=None if imported.preset is None else imported.preset.framework,
+        files=list(imported.files[:100]),
+        names=found.names,
     )
 
 
