@@ -1,5 +1,4 @@
-"""Gathers a source's entries by step: finds the value that counts the steps, and refuses several runs.
-The last value written wins."""
+"""Gathers a source's entries by step; the last value written wins. Refuses several runs."""
 
 from __future__ import annotations
 
