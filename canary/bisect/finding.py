@@ -264,13 +264,10 @@ class Finder:
         if count < 2 or question.noisy:
             return left
         many = math.ceil(math.log2(count))
-        return f"{left}, about {many} more runs ({duration(many * self._each())})"
-
-    def _each(self) -> float:
-        """Return the mean seconds of a run of the search; of the ends before it."""
         rows = [row for row in self.runs.journal.rows if row.run is not None]
         rows = [row for row in rows if row.stage == "search"] or rows
-        return sum(row.seconds for row in rows) / max(1, len(rows))
+        each = sum(row.seconds for row in rows) / max(1, len(rows))
+        return f"{left}, about {many} more runs ({duration(many * each)})"
 
     def _with_last_step(self, found: Found, question: Question) -> Found:
         """Run the culprit and the state before it, unless the search found no single culprit."""

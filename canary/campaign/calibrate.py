@@ -89,15 +89,12 @@ def calibrate(
         if why := why_not_timed([record]):
             raise InputError(f"nothing to calibrate: {why}", "name its step time in a preset")
         records.append(record)
+        logs = [math.log(one.perf.step_time.median) for one in records]
         say(
             f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms per step"
-            + (f", spread so far {100 * _spread(records):.1f}%" if number > 1 else "")
+            + (f", spread so far {100 * statistics.stdev(logs):.1f}%" if number > 1 else "")
         )
     return calibration(records), records
-
-
-def _spread(records: Sequence[RunRecord]) -> float:
-    return statistics.stdev(math.log(record.perf.step_time.median) for record in records)
 
 
 def calibration(records: Sequence[RunRecord]) -> Calibration:

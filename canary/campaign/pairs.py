@@ -215,20 +215,15 @@ class PairProgress:
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 
-    def _seconds_left(self) -> float | None:
-        if not self._spent:
-            return None
-        # A repeated run comes on top of the planned ones.
-        to_come = max(0, 2 * self._next - len(self._spent))
-        return to_come * sum(self._spent) / len(self._spent)
-
     def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
         """Print the result of one run and the time to the next decision."""
         self._spent.append(seconds)
         if record.status != "completed":
             self._say(f"pair {pair + 1}  {self._names[role]}  {record.status}: {record.reason}")
             return
-        left = self._seconds_left()
+        # A repeated run comes on top of the planned ones.
+        to_come = max(0, 2 * self._next - len(self._spent))
+        left = to_come * sum(self._spent) / len(self._spent)
         more = f"   next decision in about {duration(left)}" if left else ""
         self._say(f"pair {pair + 1}  {self._names[role]}  {speed_words(record)}{more}")
 

@@ -16,7 +16,7 @@ from canary.report.charts.curves import cost_charts, learning_charts
 from canary.report.charts.phases import phase_charts
 from canary.report.charts.sides import ShownSides
 from canary.report.numbers import amount
-from canary.report.page import Charted, Page, StageRow, joined_text
+from canary.report.page import Page, StageRow, joined_text
 from canary.report.place_rows import compared
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
 from canary.report.view import STATUS_WORDS, CheckRow, View, figures_of, view_of
@@ -53,15 +53,13 @@ Part = tuple[str, ShownSides]
 
 def comparisons_page(parts: Sequence[Part]) -> str:
     """Return one page of comparisons, in their order."""
-    pages = [_charted(*part) for part in parts]
+    pages = []
+    for name, sides in parts:
+        assert sides.found is not None
+        newest = sides.newest.record if sides.current else None
+        pages.append((page_of(name, sides.found, newest), charts_of(sides)))
     title = pages[0][0].title if len(pages) == 1 else f"{len(pages)} canaries"
     return joined_text(title, pages)
-
-
-def _charted(name: str, sides: ShownSides) -> Charted:
-    assert sides.found is not None
-    newest = sides.newest.record if sides.current else None
-    return page_of(name, sides.found, newest), charts_of(sides)
 
 
 def page_of(
@@ -80,11 +78,17 @@ def page_of(
     if not found.baseline.run_ids and newest is not None:
         return _run_page(newest, found, view)
     stages, order = tuple(_stages(found)), list(STATUS_WORDS.values())
+    said = (
+        f"canary {view.name}" if view.name else "",
+        f"limits {view.tier}" if view.tier else "",
+        f"baseline {view.baseline}",
+        f"current {view.current}",
+    )
     rows = sorted((*view.rows, *view.skipped), key=lambda row: order.index(row.status))
     return Page(
         title=f"{view.verdict}: {name or view.name or 'canary'}",
         first_line=view.first_line,
-        subtitle=_subtitle(view),
+        subtitle=" · ".join(filter(None, said)),
         verdict=view.verdict,
         mark=view.mark,
         answers=tuple(_answers(found, view)),
@@ -127,16 +131,6 @@ def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
 
 def _cells(row: CheckRow, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(getattr(row, column) for column in columns)
-
-
-def _subtitle(view: View) -> str:
-    parts = (
-        f"canary {view.name}" if view.name else "",
-        f"limits {view.tier}" if view.tier else "",
-        f"baseline {view.baseline}",
-        f"current {view.current}",
-    )
-    return " · ".join(filter(None, parts))
 
 
 def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:

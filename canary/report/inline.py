@@ -3,7 +3,7 @@ drawn. Never the whole object."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,21 +67,19 @@ def of_record(record: RunRecord) -> Inline:
     side = side_of((record,))
     rows = ((label, amount(value, unit)) for _, label, unit, _, value in figures_of(side, side))
     line = ": ".join(filter(None, (record.status, cut(record.reason or ""))))
+    drawn: Iterable[Chart] = ()
+    if can_draw():
+        from canary.report.charts.sides import ShownRun, ShownSides
+        from canary.report.comparison_page import charts_of
+
+        drawn = charts_of(ShownSides((ShownRun(record),)))
     return Inline(
         title=f"run of {record.name or 'a canary'}",
         line=line,
         headings=("figure", "value"),
         rows=tuple(rows),
-        charts=tuple(one for one in _charts_of_record(record) if one.name in OF_RECORD),
+        charts=tuple(one for one in drawn if one.name in OF_RECORD),
     )
-
-
-def _charts_of_record(record: RunRecord) -> Iterator[Chart]:
-    if can_draw():
-        from canary.report.charts.sides import ShownRun, ShownSides
-        from canary.report.comparison_page import charts_of
-
-        yield from charts_of(ShownSides((ShownRun(record),)))
 
 
 def of_comparison(found: Comparison) -> Inline:

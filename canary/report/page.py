@@ -6,7 +6,7 @@ in this repository.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -101,7 +101,10 @@ def joined_text(title: str, parts: Sequence[Charted]) -> str:
             "form-action 'none'",
         )
     )
-    pages = tuple(_drawn(parts))
+    pages = []
+    for number, (page, charts) in enumerate(parts, start=1):
+        prefix = f"part{number}-" if len(parts) > 1 else ""
+        pages.append((page, tuple(shown_chart(chart, prefix) for chart in charts), prefix))
     return filled(
         "report.html.jinja",
         title=title,
@@ -111,13 +114,6 @@ def joined_text(title: str, parts: Sequence[Charted]) -> str:
         style=Markup(style),
         script=Markup(script),
     )
-
-
-def _drawn(parts: Sequence[Charted]) -> Iterator[tuple[Page, tuple[ShownChart, ...], str]]:
-    """Yield each page with its charts, and the prefix of its names in the file."""
-    for number, (page, charts) in enumerate(parts, start=1):
-        prefix = f"part{number}-" if len(parts) > 1 else ""
-        yield page, tuple(shown_chart(chart, prefix) for chart in charts), prefix
 
 
 def shown_chart(chart: Chart, prefix: str = "") -> ShownChart:

@@ -194,7 +194,8 @@ def _changes(series: Series) -> Iterator[Layer]:
     stand the change, its commit and what changed on the machine."""
     styles: dict[tuple[str, str], list[dict[str, float]]] = {}
     for change in series.changes[-MOST_RULES:]:
-        style = (_colour(change.worse, series), change.standing)
+        colour = BAD if change.worse else GOOD
+        style = (FAINT if series.lower_is_better is None else colour, change.standing)
         styles.setdefault(style, []).append({"run": change.place + 0.5})
     for (colour, standing), rows in styles.items():
         dash = DASHES.get(standing, SOLID)
@@ -216,12 +217,6 @@ def _changes(series: Series) -> Iterator[Layer]:
             strokeWidth=width,
         )
         yield Layer(labels, text.encode(x="run:Q", y=alt.value(4), text="text:N"))
-
-
-def _colour(worse: bool, series: Series) -> str:
-    if series.lower_is_better is None:
-        return FAINT
-    return BAD if worse else GOOD
 
 
 def _label(series: Series, change: ChangePoint) -> str:

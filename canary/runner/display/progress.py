@@ -70,7 +70,7 @@ class Progress(Listener):
         self._pace.begin(steps)
         self._last = time.monotonic()
         length = "the whole training" if steps is None else counted(steps, "step")
-        unwatched = f", {figures.UNWATCHED}" if self._unwatched else ""
+        unwatched = ", not watched; what it leaves is read" if self._unwatched else ""
         name = f"launch {index + 1}" if index else "training"
         self._print(f"{name}: {length}{unwatched}")
 
@@ -98,7 +98,7 @@ class Progress(Listener):
     def _line(self) -> str:
         pace = self._pace
         largest = sorted(figures.phase_parts(pace), key=lambda part: -part[1])[:SHOWN_PHASES]
-        phases = figures.phase_words(largest)
+        phases = [f"{name} {100 * share:.0f}%" for name, share in largest]
         parts = figures.speed(pace) + figures.machine(pace) + figures.learning(pace)
         parts += [" ".join(phases)] if phases else []
         return " · ".join([f"{STEP}{figures.count(pace)}", *figures.time_left(pace), *parts])
