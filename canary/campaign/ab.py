@@ -92,11 +92,6 @@ class AbRequest:
             raise UsageError(f"--pairs must be auto or a whole number above 0, got {self.pairs!r}")
         return Plan(int(self.pairs), budget)
 
-    @property
-    def all_settings(self) -> tuple[str, ...]:
-        """The `--set` values, plus what `exact` needs."""
-        return (*self.settings, ONLY_LOOK) if self.exact else self.settings
-
 
 @warm_starts()
 def run_ab(
@@ -222,12 +217,14 @@ def _sides(
 def _check_config(side: Side, request: AbRequest) -> None:
     """Raise ConfigError or UsageError if a side cannot run. The error names the side."""
     loaded = _loaded(side, request.settings)
-    if request.exact and loaded.config.imports:
+    if not request.exact:
+        return
+    if loaded.config.imports:
         raise UsageError(
             f"--exact does not work with `import` in {side.role}: no look collects exact signals",
             "leave --exact out: pairs compare its curves and speed",
         )
-    _loaded(side, request.all_settings)
+    _loaded(side, (*request.settings, ONLY_LOOK))
 
 
 def _loaded(side: Side, settings: Sequence[str]) -> LoadedConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from canary.record.alerts import with_alerts
@@ -14,7 +14,7 @@ from canary.record.host import host_of, on_core_step_time_s
 from canary.record.jsonio import number
 from canary.record.ranks import ByRank, describe_ranks, merged_rows
 from canary.record.spikes import stall_of
-from canary.record.step_row import Bytes, Row, is_timed
+from canary.record.step_row import TOKEN_TOTALS, Bytes, Row, is_timed
 from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
 
 MIN_STEPS = 5
@@ -112,34 +112,25 @@ def diverged(losses: Sequence[float]) -> bool:
     return len(finite) >= 10 and start > 1e-3 and end > 1.5 * start
 
 
+STEADY_SHARE = 0.95
+
+
+def _steady_mean(values: Sequence[float]) -> float:
+    """Return the mean of values that are cut to their 95th percentile."""
+    most = percentile(sorted(values), STEADY_SHARE)
+    return statistics.fmean(min(value, most) for value in values)
+
+
 def phase_means(
-    rows: Sequence[Row], key: Literal["phases", "phases_cpu"] = "phases"
+    rows: Sequence[Row],
+    key: Literal["phases", "phases_cpu"] = "phases",
+    mean: Callable[[Sequence[float]], float] = statistics.fmean,
 ) -> dict[str, float]:
     """Return mean seconds per step for each phase; an empty dictionary if no row has `key`."""
     known = [row[key] for row in rows if key in row]
     if not known:
         return {}
-    totals: dict[str, float] = defaultdict(float)
-    for phases in known:
-        for name, seconds in phases.items():
-            totals[name] += seconds
-    return {name: totals.get(name, 0.0) / len(known) for name in PHASES}
-
-
-STEADY_SHARE = 0.95
-
-
-def steady_phase_means(rows: Sequence[Row]) -> dict[str, float]:
-    """Return mean seconds per step for each phase, with steps cut to its 95th percentile."""
-    split = [row["phases"] for row in rows if "phases" in row]
-    if not split:
-        return {}
-    return {name: _steady_mean([phases.get(name, 0.0) for phases in split]) for name in PHASES}
-
-
-def _steady_mean(values: Sequence[float]) -> float:
-    most = percentile(sorted(values), STEADY_SHARE)
-    return statistics.fmean(min(value, most) for value in values)
+    return {name: mean([phases.get(name, 0.0) for phases in known]) for name in PHASES}
 
 
 NOT_TRAINING = ("checkpoint", "evaluation")
@@ -190,7 +181,7 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
             "median_step_time_s": times.median if times.count else None,
             "tokens_per_sec": _rate(steady, "input_tokens"),
             "phases": phase_means(steady),
-            "phases_steady": steady_phase_means(steady),
+            "phases_steady": phase_means(steady, mean=_steady_mean),
             "phases_cpu": phase_means(steady, "phases_cpu"),
             "cpu_s_per_step": cpu_s_per_step(steady),
             "on_core_step_time_s": on_core_step_time_s(steady),
@@ -241,11 +232,6 @@ def memory_growth(rows: Sequence[Row]) -> Growth | None:
     )
 
 
-def after_look(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return one launch's steps after its look, whose copies take memory; all, if none follows."""
-    return [row for row in rows if not row.get("look")] or rows
-
-
 def without_profiler(rows: Sequence[Row]) -> Sequence[Row]:
     """Return one launch's steps that were not profiled, with the resident memory of the training
     alone: if every step after the profiled window has more memory than every step before it, the
@@ -281,7 +267,9 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     for row in rows:
         by_launch[row["launch"]].append(row)
     first = by_launch[min(by_launch)] if by_launch else []
-    unprofiled = [row for one in by_launch.values() for row in without_profiler(after_look(one))]
+    # Without the look, whose copies take memory, unless no step follows it.
+    after = ([row for row in one if not row.get("look")] or one for one in by_launch.values())
+    unprofiled = [row for one in after for row in without_profiler(one)]
     steady = timed(rows, warmup)
     unmeasured = dict(record.unmeasured)
     if not steady and any(row["step"] > warmup and row.get("profiled") for row in rows):
@@ -295,7 +283,9 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "memory": record.memory.model_copy(update=_memory(unprofiled, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
             "curves": curves_of(first, [*gated_metrics(record.config), *_named(record, first)]),
-            "tokens": _token_totals(first),
+            "tokens": {
+                key: int(sum(counted)) for key in TOKEN_TOTALS if (counted := _numbers(first, key))
+            },
             "first_step": first[0]["step"] if first else record.first_step,
             "launches": [
                 launch_timing(launch, by_launch.get(launch.index, []), warmup)
@@ -381,12 +371,3 @@ def more_steps(record: RunRecord) -> str:
     if record.config.get("max_steps") is None:
         return "train more steps"
     return "raise max_steps"
-
-
-def _token_totals(rows: Sequence[Row]) -> dict[str, int]:
-    totals = {}
-    for key in ("input_tokens", "label_tokens", "completion_tokens"):
-        counted = _numbers(rows, key)
-        if counted:
-            totals[key] = int(sum(counted))
-    return totals
