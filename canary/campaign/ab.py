@@ -21,7 +21,7 @@ from canary.campaign.environments import (
     refuse_foreign_code,
 )
 from canary.campaign.judging import Judge, Measured
-from canary.campaign.pairs import PairProgress, Plan, Role, Runs, RunSide, run_pairs
+from canary.campaign.pairs import PairProgress, Plan, Runs, RunSide, run_pairs
 from canary.campaign.side import Side, at_once, claimed
 from canary.campaign.worktrees import (
     add_worktree,
@@ -37,7 +37,6 @@ from canary.config.output import OUTPUT_DIR
 from canary.config.samples import shipped
 from canary.config.source import no_config
 from canary.errors import ConfigError, UsageError, counted
-from canary.record.types import RunRecord
 from canary.runner.warm import warm_starts
 
 AUTO = "auto"
@@ -119,9 +118,6 @@ def run_ab(
             decided=(lambda: None) if request.exact else decided,  # a look may follow
         )
 
-        def launch(role: Role) -> RunRecord:
-            return sides[role].run()
-
         progress.started(sides["base"], sides["head"], folder)
         if request.exact:
             with at_once(sides, ["repeats=1", ONLY_LOOK]) as run_look:
@@ -130,7 +126,9 @@ def run_ab(
                 found = _exact_answer(found, runs, run_look, judge, say)
                 decided()
                 return found, folder
-        found, runs = run_pairs(plan, launch, judge.pairs, progress, time.monotonic)
+        found, runs = run_pairs(
+            plan, lambda role: sides[role].run_with(), judge.pairs, progress, time.monotonic
+        )
         decided()
     note = f"{counted(len(runs.head), 'pair')} in alternation, each run in a separate process"
     return _with_note(with_setup_hint(found, request, runs), note), folder

@@ -9,7 +9,7 @@ from canary.baseline.comparability import look_alone
 from canary.compare.checks import check_of
 from canary.compare.report import Check, RaisedAlert
 from canary.errors import counted
-from canary.record.alerts import WORST_FIRST
+from canary.record.alert import WORST_FIRST
 from canary.record.jsonio import number
 from canary.record.types import RunRecord
 

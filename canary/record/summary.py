@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from canary.record.alerts import with_alerts
+from canary.record.alert import WORST_FIRST
 from canary.record.curves import curves_of, gated_metrics
 from canary.record.host import host_of, on_core_step_time_s
 from canary.record.jsonio import number
 from canary.record.ranks import ByRank, describe_ranks, merged_rows
 from canary.record.spikes import stall_of
-from canary.record.step_row import TOKEN_TOTALS, Bytes, Row, is_timed
-from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
+from canary.record.step_row import TOKEN_TOTALS, Bytes, Row, RowAlert, is_timed
+from canary.record.types import (
+    MOST_ALERTS,
+    PHASES,
+    AlertSummary,
+    Distribution,
+    Growth,
+    Launch,
+    RunRecord,
+    Stability,
+)
 
 MIN_STEPS = 5
 """Timed steps after warm-up that a run needs to be judged."""
@@ -54,8 +63,7 @@ def _numbers(rows: Iterable[Row], key: str) -> list[float]:
 
 
 def _largest(rows: Iterable[Row], key: str) -> int | None:
-    values = _numbers(rows, key)
-    return int(max(values)) if values else None
+    return max(map(int, _numbers(rows, key)), default=None)
 
 
 def _rate(
@@ -78,9 +86,8 @@ def stability(rows: Sequence[Row]) -> Stability:
     """Return counts and series over all steps of one launch, warm-up included."""
     # A row without the key holds no training step: another program wrote its evaluation there.
     given = [row.get("loss") for row in rows if "loss" in row]
-    losses = [math.nan if loss is None else float(number(loss)) for loss in given]
-    if all(loss is None for loss in given):
-        losses = []  # a loop that reported no loss
+    reported = any(loss is not None for loss in given)  # A loop may report no loss.
+    losses = [math.nan if loss is None else float(number(loss)) for loss in given if reported]
     nan_at = [row["step"] for row in rows if is_bad(row, math.isnan)]
     inf_at = [row["step"] for row in rows if is_bad(row, math.isinf)]
     return Stability(
@@ -353,6 +360,26 @@ def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecor
     # From every rank: a step that one rank did not complete has no merged row.
     of_all = (row for rows in by_rank.values() for row in rows)
     return with_alerts(summarise(record, merged, warmup), of_all)
+
+
+def with_alerts(record: RunRecord, rows: Iterable[Row]) -> RunRecord:
+    """Return the record with the alerts of all ranks' measured rows, in order. An alert that
+    several ranks raised at one step counts once. No detector watched an imported run."""
+    if record.source is not None:
+        return record
+    found: dict[tuple[int, int, str], RowAlert] = {}
+    for row in rows:
+        for alert in row.get("alerts") or ():
+            found.setdefault((int(row["launch"]), int(alert["step"]), alert["type"]), alert)
+    alerts = [found[key] for key in sorted(found, key=lambda key: key[:2])]
+    severities: Counter[str] = Counter(alert["severity"] for alert in alerts)
+    summary = AlertSummary(
+        total=len(alerts),
+        by_category=dict(sorted(Counter(alert["category"] for alert in alerts).items())),
+        by_severity={name: severities[name] for name in WORST_FIRST if severities[name]},
+        latest=alerts[-1] if alerts else None,
+    )
+    return record.model_copy(update={"alerts": alerts[:MOST_ALERTS], "alert_summary": summary})
 
 
 def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:

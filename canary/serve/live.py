@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from canary.errors import InputError
-from canary.record.alerts import alert_words
+from canary.record.alert import alert_words
 from canary.report.html import filled
 from canary.runner.display import figures
 from canary.runner.display.figures import Pace

@@ -13,7 +13,7 @@ from typing import TextIO
 from canary.config.schema import CanaryConfig
 from canary.errors import counted, printable
 from canary.protocol.job import Listener, Result
-from canary.record.alerts import alert_words
+from canary.record.alert import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
 from canary.runner.display.figures import Pace
