@@ -315,14 +315,8 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
     folder = _folder(request, here)
     sides = {
         role: Side(
-            role,
-            str(config),
-            here / config if (here / config).exists() else config,
-            here,
-            Path(sys.executable),
-            dict(os.environ),
-            folder / role,
-            request.settings,
+            *(role, str(config), here / config if (here / config).exists() else config, here),
+            *(Path(sys.executable), dict(os.environ), folder / role, request.settings),
             shows=True,
         )
         for role, config in configs.items()

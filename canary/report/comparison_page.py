@@ -207,19 +207,19 @@ def _stages(found: Comparison) -> Iterator[StageRow]:
     imported = any(NO_SIGNALS in check.message for check in checks.values())
     for stage in STAGES:
         differences = [each for each in found.differences if each.stage == stage.name]
-        check = checks.get(stage.name)
+        check, name = checks.get(stage.name), stage.name.replace("_", " ")
         if differences:
-            words = "first difference" if stage.name == first else "differs"
             text = differences[0].sentence().removeprefix(f"{stage.name}: ")
-            state = "first" if stage.name == first else "differs"
-            yield StageRow(stage.name.replace("_", " "), state, words, text)
+            is_first = stage.name == first
+            words = ("first", "first difference") if is_first else ("differs", "differs")
+            yield StageRow(name, *words, text)
         elif check is not None and check.status == "skip":
-            yield StageRow(stage.name.replace("_", " "), "untold", "not compared", check.message)
+            yield StageRow(name, "untold", "not compared", check.message)
         elif imported and stage.kind == "setting":
-            words = f"{stage.words}, as far as an import records them"
-            yield StageRow(stage.name.replace("_", " "), "untold", "no difference", words)
+            text = f"{stage.words}, as far as an import records them"
+            yield StageRow(name, "untold", "no difference", text)
         elif check is not None or stage.kind == "setting":
-            yield StageRow(stage.name.replace("_", " "), "equal", "equal", stage.words)
+            yield StageRow(name, "equal", "equal", stage.words)
 
 
 def _stages_finding(stages: tuple[StageRow, ...]) -> str:

@@ -14,9 +14,9 @@ from canary.compare.timing.side_figures import side_of
 from canary.errors import InputError, counted, cut, did_you_mean, nearest
 from canary.record.types import RunRecord
 from canary.report.charts.theme import LIGHT
-from canary.report.html import filled
 from canary.report.numbers import amount
 from canary.report.pages import can_draw, require_charts
+from canary.report.render import filled_page
 from canary.report.view import figures_of, view_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Inline:
             from canary.report.page import shown_chart
 
             pictures = tuple(map(shown_chart, self.charts))
-        return filled("inline.html.jinja", **{**vars(self), "charts": pictures}, colours=LIGHT)
+        return filled_page("inline.html.jinja", **{**vars(self), "charts": pictures}, colours=LIGHT)
 
     def __repr__(self) -> str:
         return f"{self.title}: {self.line}"

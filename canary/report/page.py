@@ -15,8 +15,8 @@ from canary.compare.report import Place
 from canary.record import jsonio
 from canary.report.charts.chart import Chart
 from canary.report.escape import on_lines
-from canary.report.html import asset, filled, source_of
 from canary.report.numbers import amount
+from canary.report.render import asset, filled_page, source_of
 from canary.report.view import View
 
 
@@ -105,7 +105,7 @@ def joined_text(title: str, parts: Sequence[Charted]) -> str:
     for number, (page, charts) in enumerate(parts, start=1):
         prefix = f"part{number}-" if len(parts) > 1 else ""
         pages.append((page, tuple(shown_chart(chart, prefix) for chart in charts), prefix))
-    return filled(
+    return filled_page(
         "report.html.jinja",
         title=title,
         pages=pages,

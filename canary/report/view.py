@@ -269,13 +269,9 @@ def row_of(check: Check) -> CheckRow:
     if _too_wide(check):
         interval = BELOW_LIMIT if check.status == "pass" else TOO_NOISY
     elif check.interval is not None:
-        low, high = check.interval
-        unit = "" if check.scale == "%" else f" {check.scale}"
-        interval = (
-            f"{signed(low)} to {signed(high)}"
-            if check.scale == "%"
-            else f"{significant(low, 3)} to {significant(high, 3)}{unit}"
-        )
+        percent = check.scale == "%"
+        low, high = (signed(end) if percent else significant(end, 3) for end in check.interval)
+        interval = f"{low} to {high}{'' if percent else f' {check.scale}'}"
     return CheckRow(
         name=check.name,
         group=check.group,

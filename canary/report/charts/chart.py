@@ -15,9 +15,9 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from canary.errors import printable
 from canary.record import jsonio
 from canary.report.charts.theme import LIGHT
+from canary.report.escape import on_lines
 
 MOST = 120
 """Points of one series in a chart."""
@@ -77,20 +77,9 @@ class Chart:
 
     def svg(self) -> str:
         """Draw it."""
-        spec = jsonio.dumps(_drawable(self.spec()))
+        # A control character in a record's text would end the engine or the process.
+        spec = jsonio.dumps(on_lines(self.spec()))
         return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
-
-
-def _drawable(value: Any) -> Any:
-    """Return a specification whose texts are on one line, without control characters: a record's
-    text would end the engine or the process."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, Mapping):
-        return {key: _drawable(inner) for key, inner in value.items()}
-    if isinstance(value, Sequence):
-        return [_drawable(inner) for inner in value]
-    return value
 
 
 @functools.cache

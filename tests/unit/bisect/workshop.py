@@ -118,7 +118,7 @@ class MadeSide(Side):
 
     runs: Callable[[str], RunRecord] = field(kw_only=True)
 
-    def run_with(self, settings: Sequence[str], *shown: object) -> RunRecord:
+    def run_with(self, settings: Sequence[str] = (), *shown: object) -> RunRecord:
         kind = next(kind for kind, words in SETTINGS.items() if words == tuple(settings))
         made = self.runs(kind)
         if kind == "look":
