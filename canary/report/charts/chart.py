@@ -120,6 +120,18 @@ def _config() -> dict[str, Any]:
     return found
 
 
+def of_kinds(
+    field: str, styles: Mapping[str, tuple[str, str]], points: Points
+) -> tuple[alt.Color, alt.Shape]:
+    """Return colour and shape by a text field of the points, in the order of the `styles`."""
+    there = {point[field] for point in points}
+    domain = [kind for kind in styles if kind in there]
+    colours, shapes = (
+        alt.Scale(domain=domain, range=[styles[kind][part] for kind in domain]) for part in (0, 1)
+    )
+    return alt.Color(f"{field}:N", scale=colours), alt.Shape(f"{field}:N", scale=shapes)
+
+
 def kept_steps(series: Sequence[Mapping[int, float]]) -> list[int]:
     """Return the steps to draw, in order.
 

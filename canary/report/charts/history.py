@@ -9,7 +9,17 @@ from dataclasses import dataclass
 import altair as alt
 
 from canary.baseline.comparability import own_slug
-from canary.report.charts.chart import BAD, BASELINE, FAINT, GOOD, INK, Chart, Layer, kept_steps
+from canary.report.charts.chart import (
+    BAD,
+    BASELINE,
+    FAINT,
+    GOOD,
+    INK,
+    Chart,
+    Layer,
+    kept_steps,
+    of_kinds,
+)
 from canary.report.charts.theme import LIGHT
 from canary.report.numbers import signed
 from canary.report.trend_words import SHOWN_DIGITS, place_words, series_sentence
@@ -168,19 +178,9 @@ def _runs(shown: Sequence[_Point], y: alt.Y) -> Iterator[Layer]:
         scale=alt.Scale(zero=False, nice=False),
     )
     kinds = [{"run": p.number, "value": p.value, "kind": _kind(p.run)} for p in shown]
-    there = {kind["kind"] for kind in kinds}
-    domain = [kind for kind in KINDS if kind in there]
-    colours, shapes = ([KINDS[kind][part] for kind in domain] for part in (0, 1))
+    colour, shape = of_kinds("kind", KINDS, kinds)
     marks = alt.Chart().mark_point(filled=True, size=40, opacity=0.9)
-    yield Layer(
-        kinds,
-        marks.encode(
-            x=x,
-            y=y,
-            color=alt.Color("kind:N", scale=alt.Scale(domain=domain, range=colours)),
-            shape=alt.Shape("kind:N", scale=alt.Scale(domain=domain, range=shapes)),
-        ),
-    )
+    yield Layer(kinds, marks.encode(x=x, y=y, color=colour, shape=shape))
 
 
 def _kind(run: StoredPoint) -> str:
