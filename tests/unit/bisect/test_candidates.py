@@ -90,9 +90,8 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bench_of(made: Repository, folder: Path, setup: str | None = None) -> Commits:
-    config = made.root / "canary.yaml"
     between = made.between("HEAD~9", "HEAD")
-    code = replace(between.code, config=config, output_dir=folder)
+    code = replace(between.code, config=made.root / "canary.yaml", output_dir=folder)
     return replace(between, code=code, setup=setup, everywhere=False)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +68,7 @@ class Repository:
     def between(self, good: str, bad: str) -> Commits:
         """Return the suspects between two commits."""
         first, _, found = commits_between(self.root, good, bad)
-        code = Side("", "", self.root, self.root, Path(sys.executable), os.environ, self.root)
+        code = Side("", "", self.root, self.root, Path(), os.environ, self.root)
         return Commits(self.root, first, found, code, None, True)
 
 

@@ -124,8 +124,7 @@ def test_pairs_and_budget_are_numbers_above_zero() -> None:
 
 
 def test_exact_runs_one_look_per_side_and_takes_no_pairs() -> None:
-    request = AbRequest(config=None, exact=True)
-    assert request.plan().pairs == 1
+    assert AbRequest(config=None, exact=True).plan().pairs == 1
     assert "leave --pairs out" in str(refused(exact=True, pairs="3").hint)
 
 

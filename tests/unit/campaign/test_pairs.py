@@ -65,7 +65,6 @@ class Ear(PairProgress):
     """Keeps what it hears."""
 
     def __init__(self) -> None:
-        super().__init__(lambda _: None, Plan())
         self.judgements: list[tuple[int, str, int | None]] = []
         self.runs: list[tuple[int, Role]] = []
         self.narrowings = 0
