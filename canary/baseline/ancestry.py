@@ -48,22 +48,16 @@ def ancestry_of(remote: Remote, base: str, head: str) -> Ancestry:
             raise UsageError(f"{name!r} is not a commit or branch")
     with scratch_repository(remote.url, remote.token) as scratch:
         _fetch(scratch, remote.url, {BASE: base, HEAD: head})
-        return _answer(scratch, f"{base[:12]} and {head[:12]}")
-
-
-def _answer(scratch: Scratch, words: str) -> Ancestry:
-    """Return the ancestry from a scratch repository that holds all commits of both."""
-    try:
-        merge_base = scratch.git("merge-base", BASE, HEAD).text.split()[0]
-    except GitFailed as failure:
-        raise MachineError(
-            f"{words} have no common ancestor",
-            "rebase onto the base branch; in a shallow checkout, fetch all commits first: "
-            "`fetch-depth: 0`",
-        ) from failure
-    listing = scratch.git("rev-list", "--topo-order", merge_base).text
-    near = {sha[:DIGITS]: place for place, sha in enumerate(listing.split())}
-    return Ancestry(near)
+        try:
+            merge_base = scratch.git("merge-base", BASE, HEAD).text.split()[0]
+        except GitFailed as failure:
+            raise MachineError(
+                f"{base[:12]} and {head[:12]} have no common ancestor",
+                "rebase onto the base branch; in a shallow checkout, fetch all commits first: "
+                "`fetch-depth: 0`",
+            ) from failure
+        listing = scratch.git("rev-list", "--topo-order", merge_base).text
+    return Ancestry({sha[:DIGITS]: place for place, sha in enumerate(listing.split())})
 
 
 def _fetch(scratch: Scratch, url: str, wanted: Mapping[str, str]) -> None:

@@ -84,7 +84,7 @@ def document_of(stages: list[Stage], parts: list[Stage], head: Mapping[str, Any]
     documents = [_stage_document(stage) for stage in stages]
     evidence = []
     if first.question is not None:
-        evidence.append(("ends", f"{first.question.check}: {first.ends.words}"))
+        evidence.append(("ends", f"{first.question.check}: {first.words}"))
     for stage in stages:
         words = [("last step", _last_words(stage.found))]
         if stage.status == "found":
@@ -126,7 +126,7 @@ def _stage_document(stage: Stage) -> dict[str, Any]:
         "title": stage.title,
         "kind": stage.candidates.noun,
         "status": stage.status,
-        "ends_words": found.ends.words if found.question else "",
+        "ends_words": found.words if found.question else "",
         "searched": stage.candidates.count,
         "probability": found.answer.probability,
         "reason": found.answer.reason,

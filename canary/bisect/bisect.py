@@ -26,17 +26,16 @@ from canary.bisect.packages import (
     read_pins,
     releases_between,
 )
-from canary.bisect.question import Judge, require_known
+from canary.bisect.question import require_known
 from canary.bisect.search import CannotRun
 from canary.bisect.states import (
-    Recipe,
     digest,
     installers,
     is_command,
     releases_of,
     require_plain_python,
 )
-from canary.campaign.noise_model import Measured
+from canary.campaign.judging import Judge, Measured
 from canary.campaign.side import Side
 from canary.campaign.worktrees import repository_of, uncommitted
 from canary.config.load import load_config
@@ -135,8 +134,8 @@ class _Bisect:
         changed = uncommitted(repository)
         if changed:
             self._note(f"{changed} uncommitted files are left out of the search")
-        recipe = Recipe(self.here, config, folder, request.settings, request.setup, everywhere)
-        commits = Commits(repository, good, suspects, recipe)
+        code = self._code(config, folder, os.environ)
+        commits = Commits(repository, good, suspects, code, request.setup, everywhere)
         stage = self._find("commit", commits, folder, asked)
         return self._left(folder, [stage], {"good": request.good, "bad": request.bad})
 
@@ -159,8 +158,7 @@ class _Bisect:
         environ, chosen = installers(os.environ), [0]
 
         def code(title: str) -> Side:
-            output, python = folder / title.replace(" ", "-"), Path(sys.executable)
-            return Side("", "", config, self.here, python, environ, output, request.settings)
+            return self._code(config, folder / title.replace(" ", "-"), environ)
 
         if len(changed) > 1:
             self.say(f"packages that differ: {', '.join(map(str, changed))}")
@@ -187,6 +185,11 @@ class _Bisect:
                 self._note(f"{title} was not found: {error}")
         names = {"good": str(request.packages[0]), "bad": str(request.packages[1])}
         return self._left(folder, parts or [*self.stages], names)
+
+    def _code(self, config: Path, output: Path, environ: Mapping[str, str]) -> Side:
+        """Return what runs, with this Python."""
+        python, settings = Path(sys.executable), self.request.settings
+        return Side("", "", config, self.here, python, environ, output, settings)
 
     def _versions(self, change: Change) -> list[Version | None]:
         good, bad = change.good, change.bad

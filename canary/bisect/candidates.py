@@ -14,10 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from canary.bisect.search import State
-from canary.bisect.states import Recipe, commit_side, digest
+from canary.bisect.search import CannotRun, State
+from canary.bisect.states import digest, is_command, own_caches, require_plain_python
+from canary.campaign.environments import config_in, folder_in, own_python
 from canary.campaign.side import Side, undisturbed
-from canary.campaign.worktrees import commit_of, git
+from canary.campaign.worktrees import add_worktree, commit_of, git
+from canary.config.load import load_config
 from canary.errors import MachineError, UsageError
 from canary.machine.scratch import new_scratch, remove_scratch
 
@@ -154,7 +156,11 @@ class Commits(Candidates):
     repository: Path
     good: str
     commits: tuple[Commit, ...]
-    recipe: Recipe
+    code: Side
+    """The config and the folder as the user named them."""
+    setup: str | None
+    everywhere: bool
+    """Every commit runs that config: an end has none of its own."""
     noun = "commit"
 
     def __post_init__(self) -> None:
@@ -193,7 +199,28 @@ class Commits(Candidates):
         return self.runnable[state][:SHORT]
 
     def build(self, state: State, place: Path) -> Side:
-        return commit_side(self.recipe, self.repository, self.runnable[state], place)
+        repository, label, code = self.repository, self.label(state), self.code
+        tree = add_worktree(repository, place / "tree", self.runnable[state])
+        # From here on, what fails is the commit's own fault.
+        try:
+            config = code.config if self.everywhere else config_in(tree, repository, code.config)
+            if not (self.everywhere or config.exists()):
+                raise UsageError(f"{config.relative_to(tree)} is not in this commit")
+            loaded = load_config(config, code.settings).config
+            if self.setup:
+                require_plain_python(loaded)
+            environ = own_caches(place / "cache", code.environment, command=is_command(loaded))
+            folder = folder_in(tree, repository, code.folder)
+            log = code.output_dir / f"setup-{label}.log"
+            python, environ = own_python(
+                "commit", tree, repository, folder, self.setup, environ, log
+            )
+        except UsageError as error:
+            raise CannotRun(str(error)) from error
+        except MachineError as error:
+            raise CannotRun(error.message.removeprefix("commit: ")) from error
+        output = code.output_dir / label
+        return Side("commit", label, config, folder, python, environ, output, code.settings)
 
     def step(self, suspect: int, good: set[State]) -> Step:
         commit = self.commits[suspect]

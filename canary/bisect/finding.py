@@ -13,18 +13,18 @@ from canary.bisect.journal import Part, Runs
 from canary.bisect.noisy import Noisy
 from canary.bisect.question import (
     CRASH,
-    Judge,
     Kind,
     Question,
     choose,
     ends_words,
     error_words,
+    is_judged,
     look_answers,
     only,
     question_of,
-    require_known,
 )
 from canary.bisect.search import Answer, CannotRun, Halving, Make, Search, Seen, SetSearch, State
+from canary.campaign.judging import Judge
 from canary.campaign.pairs import PairProgress, Plan, Role, duration, run_pairs
 from canary.compare.report import Check, Comparison
 from canary.errors import MachineError, UsageError, counted
@@ -47,7 +47,7 @@ class StatePair:
     states: Mapping[Role, State]
     records: list[tuple[Role, RunRecord]] = field(default_factory=list)
 
-    def run(self, role: Role, kind: Kind) -> RunRecord:
+    def run(self, role: Role, kind: Kind = "whole") -> RunRecord:
         """Run one side."""
         record = self.runs.run(self.stage, self.states[role], kind)
         self.records.append((role, record))
@@ -66,15 +66,11 @@ class StatePair:
         progress = PairProgress(self.say, plan, names=NAMES[self.stage])
 
         def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
-            found = self.judge(head, base, paired=len(head) == len(base), budget=budget)
-            last.append(found)
-            return only(found, wanted) if wanted else found
-
-        def launch(role: Role) -> RunRecord:
-            return self.run(role, "whole")
+            last.append(self.judge.pairs(head, base, budget))
+            return only(last[-1], wanted) if wanted else last[-1]
 
         self.records.clear()
-        found, _ = run_pairs(plan, launch, judge, progress, lambda: self.runs.journal.spent_s)
+        found, _ = run_pairs(plan, self.run, judge, progress, lambda: self.runs.journal.spent_s)
         return last[-1] if last else found
 
     def of(self, role: Role) -> list[RunRecord]:
@@ -84,110 +80,13 @@ class StatePair:
 
 
 @dataclass(frozen=True)
-class Ends:
-    """Both ends, and what to follow between them."""
-
-    found: Comparison
-    records: list[tuple[Role, RunRecord]]
-    question: Question | None = None
-    """None if it is not decided whether something is worse."""
-    words: str = ""
-    """The check's values at both ends, or why there is no question."""
-
-
-def compare_ends(runs: Runs, judge: Judge, wanted: str | None, say: Callable[[str], None]) -> Ends:
-    """Run both ends and choose what to follow. Only looks run if they show it.
-
-    Raises:
-        UsageError: nothing is worse, or the wanted check is unknown or not worse.
-        MachineError: an end cannot run, or the ends cannot be compared.
-    """
-    if wanted is not None:
-        require_known(wanted)
-    sides = StatePair(runs, judge, say, "ends", {"base": 0, "head": runs.candidates.bad})
-    try:
-        found = _by_looks(sides, wanted) or sides.pairs(wanted)
-    except CannotRun as why:
-        role: Role = "head" if sides.records else "base"
-        label = runs.candidates.label(sides.states[role])
-        raise MachineError(f"the {NAMES['ends'][role]} ({label}) does not run: {why}") from why
-    return _with_question(found, sides, wanted)
-
-
-def _by_looks(sides: StatePair, wanted: str | None) -> Comparison | None:
-    """Compare the ends' looks; None if they do not answer."""
-    if wanted is not None and not look_answers(wanted):
-        return None
-    found = sides.looks()
-    try:
-        name = wanted or choose(found, None)
-    except UsageError:
-        return None
-    check = found.find_check(name) if look_answers(name) else None
-    return None if check is None or check.status in ("skip", "inconclusive") else found
-
-
-def _with_question(found: Comparison, sides: StatePair, wanted: str | None) -> Ends:
-    """Choose what to follow."""
-    head, base = sides.of("head"), sides.of("base")
-    if found.verdict == "regression" and not found.checks:
-        if wanted not in (None, CRASH):
-            raise UsageError(
-                f"--check {wanted} is not judged: the bad end does not complete",
-                "follow that with --check crash",
-            )
-        question = question_of(CRASH, found, head, base, sides.judge)
-        return Ends(found, sides.records, question, f"good completes; bad {ending(head[-1])}")
-    if found.verdict == "error":
-        raise MachineError(f"the ends cannot be compared: {error_words(found)}")
-    undecided = [check for check in found.checks if check.status == "inconclusive"]
-    if wanted is not None:
-        undecided = [check for check in undecided if check.name == wanted]
-    elif found.verdict != "inconclusive":
-        undecided = []
-    if undecided:
-        why = f"{undecided[0].name} between the ends is not decided: {ends_words(undecided[0])}"
-        return Ends(found, sides.records, words=why)
-    name = choose(found, wanted)
-    question = question_of(name, found, head, base, sides.judge)
-    return Ends(found, sides.records, question, ends_words(found.check(name)))
-
-
-@dataclass(frozen=True)
 class Last:
     """What the last step showed."""
 
-    found: Comparison | None
-    check: Check | None
     words: str
     confirmed: bool
-
-
-def last_step(runs: Runs, step: Step, question: Question, say: Callable[[str], None]) -> Last:
-    """Run a suspect and the state before it by turns, until the check is decided.
-
-    Raises:
-        CannotRun: one of them does not build.
-    """
-    states: Mapping[Role, State] = {"base": step.without, "head": step.with_it}
-    sides = StatePair(runs, question.judge, say, "last", states)
-    if question.check == CRASH:
-        base, head = (question.crashed(sides.run(role, "whole")) for role in ("base", "head"))
-        words = f"without it: {base.words}; with it: {head.words}"
-        return Last(None, None, words, (base.outcome, head.outcome) == ("good", "bad"))
-    if question.noisy:
-        found = sides.pairs(question.check)
-    else:
-        for kind in question.kinds:
-            found = sides.looks(kind)
-            check = found.find_check(question.check)
-            if check is not None and check.status not in ("skip", "inconclusive"):
-                break
-    check = found.find_check(question.check)
-    if check is None:
-        return Last(found, None, error_words(found), False)
-    worse = check.failed or check.status == "warn"
-    return Last(found, check, check.message.rstrip("."), worse)
+    found: Comparison | None = None
+    check: Check | None = None
 
 
 PART_OF_CHANGE = 0.5
@@ -201,7 +100,11 @@ class Found:
     """The result of a bisect."""
 
     answer: Answer
-    ends: Ends
+    ends: Comparison
+    question: Question | None = None
+    """What was followed; None if it is not decided whether something is worse."""
+    words: str = ""
+    """The check's values at both ends, or why there is no question."""
     shown: tuple[Seen, ...] = ()
     """What the runs of the search showed."""
     posterior: tuple[float, ...] = ()
@@ -214,14 +117,9 @@ class Found:
         return self.last is not None and self.last.confirmed
 
     @property
-    def question(self) -> Question | None:
-        """What was followed."""
-        return self.ends.question
-
-    @property
     def shows(self) -> Comparison:
         """The comparison of the last step; without one, that of the ends."""
-        return self.last.found if self.last and self.last.found else self.ends.found
+        return self.last.found if self.last and self.last.found else self.ends
 
 
 @dataclass
@@ -246,26 +144,80 @@ class Finder:
             UsageError: nothing is worse between the ends, or the check is unknown or not worse.
             MachineError: an end cannot run, or cannot be judged.
         """
+        ends = self._pair("ends", 0, self.runs.candidates.bad)
         try:
-            ends = compare_ends(self.runs, self.judge, self.check, self.say)
+            found = self._compared(ends)
         except MachineError:
             self.runs.journal.forget()
             raise
-        question = ends.question
+        question = found.question
         if question is None:
-            return Found(Answer(reason=ends.words), ends)
-        self.say(f"{question.check} is worse: {ends.words}")
-        search = self._search(ends, question)
+            return found
+        self.say(f"{question.check} is worse: {found.words}")
+        search = self._search(question, ends, found.ends)
         self._ask(search, question)
-        found = Found(search.answer(), ends, tuple(self.shown), tuple(search.posterior()))
+        posterior = tuple(search.posterior())
+        found = replace(found, answer=search.answer(), shown=tuple(self.shown), posterior=posterior)
         return self._with_last_step(found, question)
 
-    def _search(self, ends: Ends, question: Question) -> Search:
+    def _pair(self, stage: Part, without: State, with_it: State) -> StatePair:
+        states: Mapping[Role, State] = {"base": without, "head": with_it}
+        return StatePair(self.runs, self.judge, self.say, stage, states)
+
+    def _compared(self, ends: StatePair) -> Found:
+        """Run both ends and choose what to follow. Only looks run if they show it."""
+        try:
+            found = self._by_looks(ends) or ends.pairs(self.check)
+        except CannotRun as why:
+            role: Role = "head" if ends.records else "base"
+            label = self.runs.candidates.label(ends.states[role])
+            raise MachineError(f"the {NAMES['ends'][role]} ({label}) does not run: {why}") from why
+        return self._with_question(found, ends.of("head"), ends.of("base"))
+
+    def _by_looks(self, ends: StatePair) -> Comparison | None:
+        """Compare the ends' looks; None if they do not answer."""
+        if self.check is not None and not look_answers(self.check):
+            return None
+        found = ends.looks()
+        try:
+            name = self.check or choose(found, None)
+        except UsageError:
+            return None
+        return found if look_answers(name) and is_judged(found.find_check(name)) else None
+
+    def _with_question(
+        self, found: Comparison, head: list[RunRecord], base: list[RunRecord]
+    ) -> Found:
+        """Choose what to follow."""
+        nothing = Answer()
+        if found.verdict == "regression" and not found.checks:
+            if self.check not in (None, CRASH):
+                raise UsageError(
+                    f"--check {self.check} is not judged: the bad end does not complete",
+                    "follow that with --check crash",
+                )
+            question = question_of(CRASH, found, head, base, self.judge)
+            return Found(nothing, found, question, f"good completes; bad {ending(head[-1])}")
+        if found.verdict == "error":
+            raise MachineError(f"the ends cannot be compared: {error_words(found)}")
+        undecided = [check for check in found.checks if check.status == "inconclusive"]
+        if self.check is not None:
+            undecided = [check for check in undecided if check.name == self.check]
+        elif found.verdict != "inconclusive":
+            undecided = []
+        if undecided:
+            why = f"{undecided[0].name} between the ends is not decided: {ends_words(undecided[0])}"
+            return Found(Answer(reason=why), found, words=why)
+        name = choose(found, self.check)
+        question = question_of(name, found, head, base, self.judge)
+        return Found(nothing, found, question, ends_words(found.check(name)))
+
+    def _search(self, question: Question, ends: StatePair, found: Comparison) -> Search:
         """Return the search, which knows what the ends showed."""
         candidates = self.runs.candidates
         make: Make = Halving
         if question.noisy:
-            check = ends.found.check(question.check)
+            check = found.check(question.check)
             was, now = question.value(check.baseline), question.value(check.current)
             assert was is not None
             assert now is not None
@@ -275,7 +227,7 @@ class Finder:
         for role, record in ends.records if question.noisy else ():
             seen = question.read(record)
             if seen is not None and seen.value is not None:
-                search.tell(replace(seen, state=0 if role == "base" else candidates.bad))
+                search.tell(replace(seen, state=ends.states[role]))
         return search
 
     def _ask(self, search: Search, question: Question) -> None:
@@ -312,13 +264,10 @@ class Finder:
         if count < 2 or question.noisy:
             return left
         many = math.ceil(math.log2(count))
-        return f"{left}, about {many} more runs ({duration(many * self._each())})"
-
-    def _each(self) -> float:
-        """Return the mean seconds of a run of the search; of the ends before it."""
         rows = [row for row in self.runs.journal.rows if row.run is not None]
         rows = [row for row in rows if row.stage == "search"] or rows
-        return sum(row.seconds for row in rows) / max(1, len(rows))
+        each = sum(row.seconds for row in rows) / max(1, len(rows))
+        return f"{left}, about {many} more runs ({duration(many * each)})"
 
     def _with_last_step(self, found: Found, question: Question) -> Found:
         """Run the culprit and the state before it, unless the search found no single culprit."""
@@ -331,10 +280,34 @@ class Finder:
         title = self.runs.candidates.describe(suspect).title
         self.say(f"last step: {title} against the state before it")
         try:
-            last = last_step(self.runs, step, question, self.say)
+            last = self._last(step, question)
             why = f"the last step does not show it again: {last.words}"
         except CannotRun as error:
             why = f"the last step cannot run: {error}"
         if last is None or not last.confirmed:
             answer = replace(answer, decided=False, reason=why)
         return replace(found, answer=answer, step=step, last=last)
+
+    def _last(self, step: Step, question: Question) -> Last:
+        """Run a suspect and the state before it by turns, until the check is decided.
+
+        Raises:
+            CannotRun: one of them does not build.
+        """
+        sides = self._pair("last", step.without, step.with_it)
+        if question.check == CRASH:
+            base, head = (question.crashed(sides.run(role)) for role in ("base", "head"))
+            words = f"without it: {base.words}; with it: {head.words}"
+            return Last(words, (base.outcome, head.outcome) == ("good", "bad"))
+        if question.noisy:
+            found = sides.pairs(question.check)
+        else:
+            for kind in question.kinds:
+                found = sides.looks(kind)
+                if is_judged(found.find_check(question.check)):
+                    break
+        check = found.find_check(question.check)
+        if check is None:
+            return Last(error_words(found), False, found)
+        worse = check.failed or check.status == "warn"
+        return Last(check.message.rstrip("."), worse, found, check)

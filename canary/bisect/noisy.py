@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -84,10 +85,6 @@ class Cause:
     known: list[Known]
     fit: list[float]
     """How well the launches fit: logarithms of their density."""
-
-    def share_in(self, state: State) -> float:
-        """Return the share of the suspects that a state holds."""
-        return (self.members & state).bit_count() / max(1, self.members.bit_count())
 
 
 class Noisy:
@@ -207,8 +204,11 @@ class Noisy:
 
     def _held(self, state: State) -> float:
         """Return the probability that a state holds the culprit."""
-        pairs = zip(self._causes, self._shares, strict=True)
-        return math.fsum(share * cause.share_in(state) for cause, share in pairs)
+        held = [
+            (cause.members & state).bit_count() / max(1, cause.members.bit_count())
+            for cause in self._causes
+        ]
+        return math.fsum(map(operator.mul, self._shares, held))
 
 
 def learn(known: Known, noise: Noise, bad: bool, value: float, trust: float) -> tuple[Known, float]:

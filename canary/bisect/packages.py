@@ -29,7 +29,8 @@ from canary.record.types import RunRecord
 
 LARGEST = 16 << 20
 """Bytes of a list; large ones have some MiB of hashes."""
-MOST_NAMED, LONGEST = 5, 80
+MOST_NAMED, LONGEST = 3, 80
+"""Packages or lines that a text names, and characters of a line."""
 NEVER = ("rlhf-canary", "pip", "uv")
 """What measures and installs is the same in every environment."""
 HOW = "name a run's folder, pinned requirements, or a file with the output of `pip freeze`"
@@ -173,10 +174,6 @@ def releases_between(good: Version, bad: Version, known: Sequence[Version]) -> l
             between.setdefault(version.public, version)
     inside = [one for public, one in between.items() if public not in (good.public, bad.public)]
     return [good, *(inside if good < bad else inside[::-1]), bad]
-
-
-MOST_NAMED = 3
-"""Packages that a label names."""
 
 
 @dataclass

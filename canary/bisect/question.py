@@ -6,18 +6,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from canary.baseline.comparability import ending
 from canary.bisect.search import Seen
-from canary.campaign.noise_model import Measured
+from canary.campaign.judging import Judge
 from canary.compare.checks import CHECKS
-from canary.compare.diagnosis.source_changes import source_between
-from canary.compare.paths import Request, metric_gates_for, thresholds_for
 from canary.compare.report import Check, Comparison, Verdict
-from canary.compare.stats import compare_to_baseline
-from canary.compare.timing.lane import FAMILY_BUDGET
 from canary.compare.verdict import leading_failure, ordered_failures
 from canary.errors import UsageError, did_you_mean, nearest
 from canary.record.types import RunRecord
@@ -27,44 +22,9 @@ CRASH = "crash"
 """The check that follows a crash."""
 ON_LAUNCHES = ("alerts", "steps_trained")
 """Checks without noise although their lane has some."""
-DEFAULTS = Request((), ())
 
 Kind = Literal["look", "whole"]
 """A training that ends after its look, or a whole one."""
-
-
-@dataclass
-class Judge:
-    """Compares records as `canary ab` does, with the limits of the good end's config."""
-
-    here: Path
-    """The user's working directory, for the changes between two commits."""
-    measured: Measured
-    _first: RunRecord | None = None
-
-    def __call__(
-        self,
-        current: Sequence[RunRecord],
-        baseline: Sequence[RunRecord],
-        *,
-        paired: bool = False,
-        budget: float = FAMILY_BUDGET,
-    ) -> Comparison:
-        """Judge `current` against `baseline`."""
-        if self._first is None:
-            self._first = next(iter(baseline), current[0])
-        thresholds, tier = thresholds_for(DEFAULTS, (self._first,))
-        found = compare_to_baseline(
-            current,
-            baseline,
-            thresholds,
-            paired=paired,
-            noise=self.measured.of(self._first),
-            budget=budget,
-            metrics=metric_gates_for(DEFAULTS, (self._first,)),
-            source=source_between(self.here, baseline[-1], current[-1]) if baseline else None,
-        )
-        return replace(found, tier=tier)
 
 
 @dataclass(frozen=True)
@@ -106,7 +66,7 @@ class Question:
             if check is None or value is None:
                 return Seen(outcome="skip", words="it has no value")
             return Seen(value=value, words=amount(check.current, check.unit))
-        if check is None or check.status in ("skip", "inconclusive"):
+        if not is_judged(check):
             return None
         bad = check.failed or (self.warns and check.status == "warn")
         words = f"{check.name}: {check.message}".rstrip(".")
@@ -151,6 +111,11 @@ def question_of(
 def look_answers(name: str) -> bool:
     """Return whether a look alone may answer a check."""
     return name in CHECKS and CHECKS[name].lane in ("exact", "rule")
+
+
+def is_judged(check: Check | None) -> TypeGuard[Check]:
+    """Return whether a comparison decided a check."""
+    return check is not None and check.status not in ("skip", "inconclusive")
 
 
 def choose(found: Comparison, wanted: str | None) -> str:

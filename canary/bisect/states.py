@@ -9,12 +9,11 @@ import contextlib
 import hashlib
 import importlib.util
 import json
-import os
 import re
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from canary.bisect.search import CannotRun
-from canary.campaign.environments import config_in, folder_in, new_environment, own_python
+from canary.campaign.environments import new_environment
 from canary.campaign.side import Side, run_child
-from canary.campaign.worktrees import add_worktree
-from canary.config.load import load_config
 from canary.config.schema import CanaryConfig
 from canary.errors import MachineError, UsageError, printable
 from canary.machine.packages import installed_packages
@@ -62,23 +59,6 @@ for name in sys.argv[1:]:
         found[name] = None
 print(json.dumps(found))
 """
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a state is run."""
-
-    here: Path
-    """The user's working directory."""
-    config: Path
-    """Absolute path of the config, as the user named it."""
-    folder: Path
-    """Output folder of the bisect."""
-    settings: tuple[str, ...] = ()
-    setup: str | None = None
-    everywhere: bool = True
-    """Every commit runs that file: an end has none of its own."""
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 def digest(value: Any) -> str:
@@ -119,34 +99,6 @@ def own_caches(folder: Path, base: Mapping[str, str], *, command: bool) -> dict[
     # Compiled files of a commit stay in its folder, where no other commit looks.
     own.pop("PYTHONPYCACHEPREFIX", None)
     return own
-
-
-def commit_side(recipe: Recipe, repository: Path, sha: str, place: Path) -> Side:
-    """Check out a commit and set it up.
-
-    Raises:
-        CannotRun: its config is missing or invalid, or its setup fails.
-    """
-    tree, label = add_worktree(repository, place / "tree", sha), sha[:9]
-    # From here on, what fails is the commit's own fault.
-    try:
-        config = recipe.config
-        if not recipe.everywhere:
-            config = config_in(tree, repository, config)
-            if not config.exists():
-                raise UsageError(f"{config.relative_to(tree)} is not in this commit")
-        loaded = load_config(config, recipe.settings).config
-        if recipe.setup:
-            require_plain_python(loaded)
-        environ = own_caches(place / "cache", recipe.environ, command=is_command(loaded))
-        folder, log = folder_in(tree, repository, recipe.here), recipe.folder / f"setup-{label}.log"
-        python, environ = own_python("commit", tree, repository, folder, recipe.setup, environ, log)
-    except UsageError as error:
-        raise CannotRun(str(error)) from error
-    except MachineError as error:
-        raise CannotRun(error.message.removeprefix("commit: ")) from error
-    output = recipe.folder / label
-    return Side("commit", label, config, folder, python, environ, output, recipe.settings)
 
 
 def require_plain_python(config: CanaryConfig) -> None:

@@ -20,8 +20,8 @@ from canary.campaign.environments import (
     own_python,
     refuse_foreign_code,
 )
-from canary.campaign.noise_model import Measured
-from canary.campaign.pairs import Judge, PairProgress, Plan, Role, Runs, RunSide, run_pairs
+from canary.campaign.judging import Judge, Measured
+from canary.campaign.pairs import PairProgress, Plan, Runs, RunSide, run_pairs
 from canary.campaign.side import Side, at_once, claimed
 from canary.campaign.worktrees import (
     add_worktree,
@@ -31,25 +31,18 @@ from canary.campaign.worktrees import (
     uncommitted,
     working_tree,
 )
-from canary.compare.diagnosis.source_changes import source_between
-from canary.compare.paths import Request, metric_gates_for, thresholds_for
 from canary.compare.report import Comparison
-from canary.compare.stats import compare_to_baseline
-from canary.compare.timing.lane import FAMILY_BUDGET
 from canary.config.load import LoadedConfig, load_config
 from canary.config.output import OUTPUT_DIR
 from canary.config.samples import shipped
 from canary.config.source import no_config
 from canary.errors import ConfigError, UsageError, counted
-from canary.record.types import RunRecord
 from canary.runner.warm import warm_starts
 
 AUTO = "auto"
 ONLY_LOOK = "exact=true"
 LEFT_OUT = 3
 """Names of files that are said to be left out."""
-NO_LIMITS = Request((), ())
-"""Gives no limits: those of the config count."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +91,6 @@ class AbRequest:
             raise UsageError(f"--pairs must be auto or a whole number above 0, got {self.pairs!r}")
         return Plan(int(self.pairs), budget)
 
-    @property
-    def all_settings(self) -> tuple[str, ...]:
-        """The `--set` values, plus what `exact` needs."""
-        return (*self.settings, ONLY_LOOK) if self.exact else self.settings
-
 
 @warm_starts()
 def run_ab(
@@ -120,26 +108,9 @@ def run_ab(
     plan = request.plan()
     if request.accept is not None and not request.accept.strip():
         raise UsageError("--accept needs a reason", "it is shown with the verdict")
-    folder = Path.cwd() if request.trusts_folder else None
-    measured = Measured(say, folder=folder)
+    folder = Path.cwd() if request.trusts_folder and not request.exact else None
+    judge = Judge(Path.cwd(), Measured(say, folder=folder), request.accept)
     with _sides(request, say) as (sides, folder):
-
-        def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
-            """Compare with the limits of the base's config."""
-            thresholds, tier = thresholds_for(NO_LIMITS, (*base, *head))
-            found = compare_to_baseline(
-                head,
-                base,
-                thresholds,
-                paired=len(head) == len(base),
-                noise=None if request.exact else measured.of((*base, *head)[0]),
-                budget=budget,
-                metrics=metric_gates_for(NO_LIMITS, base or head),
-                accept=request.accept,
-                source=source_between(Path.cwd(), base[-1], head[-1]) if base and head else None,
-            )
-            return replace(found, tier=tier)
-
         progress = PairProgress(
             say,
             plan,
@@ -147,18 +118,17 @@ def run_ab(
             decided=(lambda: None) if request.exact else decided,  # a look may follow
         )
 
-        def launch(role: Role) -> RunRecord:
-            return sides[role].run()
-
         progress.started(sides["base"], sides["head"], folder)
         if request.exact:
             with at_once(sides, ["repeats=1", ONLY_LOOK]) as run_look:
-                found, runs = run_pairs(plan, run_look, judge, progress, time.monotonic)
+                found, runs = run_pairs(plan, run_look, judge.pairs, progress, time.monotonic)
                 found = with_setup_hint(found, request, runs)
                 found = _exact_answer(found, runs, run_look, judge, say)
                 decided()
                 return found, folder
-        found, runs = run_pairs(plan, launch, judge, progress, time.monotonic)
+        found, runs = run_pairs(
+            plan, lambda role: sides[role].run_with(), judge.pairs, progress, time.monotonic
+        )
         decided()
     note = f"{counted(len(runs.head), 'pair')} in alternation, each run in a separate process"
     return _with_note(with_setup_hint(found, request, runs), note), folder
@@ -187,7 +157,7 @@ def _exact_answer(
         say("The looks differ. Running the base again to see whether it repeats itself.")
         again = launch("base")
         if again.status == "completed":
-            found = judge(runs.head, [*runs.base, again], FAMILY_BUDGET)
+            found = judge.pairs(runs.head, [*runs.base, again])
     return _with_note(found, "each training ended after its look: the speed was not measured")
 
 
@@ -246,12 +216,14 @@ def _sides(
 def _check_config(side: Side, request: AbRequest) -> None:
     """Raise ConfigError or UsageError if a side cannot run. The error names the side."""
     loaded = _loaded(side, request.settings)
-    if request.exact and loaded.config.imports:
+    if not request.exact:
+        return
+    if loaded.config.imports:
         raise UsageError(
             f"--exact does not work with `import` in {side.role}: no look collects exact signals",
             "leave --exact out: pairs compare its curves and speed",
         )
-    _loaded(side, request.all_settings)
+    _loaded(side, (*request.settings, ONLY_LOOK))
 
 
 def _loaded(side: Side, settings: Sequence[str]) -> LoadedConfig:
@@ -344,14 +316,8 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
     folder = _folder(request, here)
     sides = {
         role: Side(
-            role,
-            str(config),
-            here / config if (here / config).exists() else config,
-            here,
-            Path(sys.executable),
-            dict(os.environ),
-            folder / role,
-            request.settings,
+            *(role, str(config), here / config if (here / config).exists() else config, here),
+            *(Path(sys.executable), dict(os.environ), folder / role, request.settings),
             shows=True,
         )
         for role, config in configs.items()

@@ -1,4 +1,5 @@
-"""`canary calibrate`: run one canary many times and measure its noise."""
+"""`canary calibrate` and `canary baseline bootstrap`: run one canary many times, to measure its
+noise or to begin its history."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.baseline.branch import BRANCH, Remote, push
 from canary.baseline.comparability import machine_key, machine_words, why_not_timed
 from canary.baseline.history import NOISE_FILE, drawer
+from canary.baseline.origin import Surroundings, remote_of
+from canary.baseline.verbs import pulled, push_runs, require_allowed
 from canary.campaign.side import completed_run
 from canary.compare.exact.lane import all_differences
 from canary.compare.timing.cpu_time import cpu_samples
@@ -18,7 +22,7 @@ from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpa
 from canary.compare.timing.lane import DRIFTS, FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
 from canary.compare.timing.noise import NoiseModel, metric_noise, save_noise
 from canary.config.load import LoadedConfig
-from canary.errors import InputError, UsageError, counted, writing
+from canary.errors import CanaryError, InputError, UsageError, counted, writing
 from canary.record.types import RunRecord
 from canary.report.inline import Inline
 from canary.runner.warm import warm_starts
@@ -85,15 +89,12 @@ def calibrate(
         if why := why_not_timed([record]):
             raise InputError(f"nothing to calibrate: {why}", "name its step time in a preset")
         records.append(record)
+        logs = [math.log(one.perf.step_time.median) for one in records]
         say(
             f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms per step"
-            + (f", spread so far {100 * _spread(records):.1f}%" if number > 1 else "")
+            + (f", spread so far {100 * statistics.stdev(logs):.1f}%" if number > 1 else "")
         )
     return calibration(records), records
-
-
-def _spread(records: Sequence[RunRecord]) -> float:
-    return statistics.stdev(math.log(record.perf.step_time.median) for record in records)
 
 
 def calibration(records: Sequence[RunRecord]) -> Calibration:
@@ -267,3 +268,78 @@ def exact_lines(made: Calibration) -> list[str]:
     lines = ["Noisy here (judged only beyond this noise, or not at all):"]
     lines += [f"  {name:<40} up to {size:.1e}" for name, size in sorted(model.inexact.items())]
     return [*lines, "Every other exact signal was equal in all runs."]
+
+
+Place = tuple[Remote, Surroundings]
+
+
+def noise_branch(remote: str | None, branch: str) -> Place | None:
+    """Return the branch that `--remote` or `--branch` names; None if neither is given.
+
+    Raises:
+        UsageError: the remote does not exist.
+    """
+    if remote is None and branch == BRANCH:
+        return None
+    here = Surroundings.real()
+    return remote_of(here, remote, branch), here
+
+
+def require_writable(remote: Remote, here: Surroundings) -> None:
+    """Check before the runs that the branch can be written.
+
+    Raises:
+        UsageError: this job may not write the baseline.
+        MachineError, RecordError: the branch cannot be read.
+    """
+    require_allowed(here)
+    with pulled(remote, here):
+        pass
+
+
+def push_noise(remote: Remote, here: Surroundings, model: NoiseModel, record: RunRecord) -> str:
+    """Add the noise model to the branch, beside its canary's runs; return a sentence about it.
+
+    Raises:
+        MachineError, RecordError: see `branch.push`.
+    """
+
+    def add(folder: Path) -> None:
+        save_noise(model, drawer(folder, record) / NOISE_FILE)
+
+    words = f"the noise of {model.runs} runs of {record.name or 'canary'}"
+    pushed = push(remote, add, message=words, keep=None, environ=here.environ)
+    return f"{words} added to {remote}, now at {pushed.sha[:9]}"
+
+
+def bootstrap(
+    remote: Remote,
+    here: Surroundings,
+    loaded: LoadedConfig,
+    say: Callable[[str], None],
+    *,
+    runs: int,
+    keep: int,
+    output_dir: Path | None = None,
+) -> str:
+    """Run one canary several times and add the runs to the branch in one commit. `keep`: runs that
+    stay per canary and machine.
+
+    Raises:
+        UsageError: this job may not write the baseline.
+        InputError: config, model or data cannot be used.
+        RunFailed: a run did not complete; nothing is written then.
+        MachineError, RecordError: the branch cannot be read (before anything runs) or written.
+    """
+    require_writable(remote, here)
+    records, folders = [], []
+    for number in range(1, runs + 1):
+        record, folder = completed_run(loaded, output_dir)
+        records.append(record)
+        folders.append(str(folder))
+        say(f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms per step")
+    try:
+        return push_runs(remote, here, records, keep=keep)
+    except CanaryError:
+        say(f"the runs are on disk; add them with: canary baseline push {' '.join(folders)}")
+        raise

@@ -83,15 +83,14 @@ def compared_ways(
         UsageError: a pair is not possible for this training.
         As `checked`.
     """
-    for way in checks.ways():
-        if way == "resume":
-            yield "resumed", _resumed(loaded, listener, output_dir)
-        else:
-            sides = [
-                checked(loaded, listener, output_dir, {"workers": count})[0]
-                for count in (0, checks.workers or 0)
-            ]
-            yield f"with {checks.workers} data workers", compare_to_baseline(sides[1], sides[0])
+    if checks.resume:
+        yield "resumed", _resumed(loaded, listener, output_dir)
+    if checks.workers is not None:
+        without, sides = (
+            checked(loaded, listener, output_dir, {"workers": count})[0]
+            for count in (0, checks.workers)
+        )
+        yield f"with {checks.workers} data workers", compare_to_baseline(sides, without)
 
 
 def _resumed(loaded: LoadedConfig, listener: Listener, output_dir: Path | None) -> Comparison:

@@ -81,9 +81,6 @@ def _compared(
     base = _side("base", MAIN, trees, folder / "base")
     sides = {"base": base, "head": _side("head", HARMLESS.branch, trees, folder / "head")}
 
-    def launch(role: Role) -> RunRecord:
-        return sides[role].run()
-
     def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
         thresholds, _ = thresholds_for(Request((), ()), base or head)
         return compare_to_baseline(
@@ -98,10 +95,12 @@ def _compared(
     say(f"1. A harmless pull request changes train.py:\n{HARMLESS.diff}")
     progress = PairProgress(say, Plan(PAIRS))
     progress.started(sides["base"], sides["head"], folder)
-    healthy, runs = run_pairs(Plan(PAIRS), launch, judge, progress, time.monotonic)
+    healthy, runs = run_pairs(
+        Plan(PAIRS), lambda role: sides[role].run_with(), judge, progress, time.monotonic
+    )
     say(f"\n2. A broken pull request changes train.py:\n{BROKEN.diff}")
     changed = _side("head", BROKEN.branch, trees, folder / FAULT)
-    record = changed.run()
+    record = changed.run_with()
     say(f"one run       {speed_words(record)}" if record.perf.step_time.count else record.status)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
     return Demo(healthy, faulty, folder, changed.output_dir / record.run_id)

@@ -90,7 +90,8 @@ def _committed(project: Path) -> dict[str, str]:
     _commit(project, "A training and its canary")
     for change in (HARMLESS, BROKEN):
         git(project, *NO_HOOKS, "checkout", "--quiet", "-b", change.branch, MAIN)
-        _apply(change, project)
+        script = project / "train.py"
+        script.write_text(change.applied(script.read_text(encoding="utf-8")), encoding="utf-8")
         _commit(project, change.title)
     git(project, *NO_HOOKS, "checkout", "--quiet", MAIN)
     return {name: commit_of(project, name) for name in (MAIN, HARMLESS.branch, BROKEN.branch)}
@@ -98,8 +99,3 @@ def _committed(project: Path) -> dict[str, str]:
 
 def _commit(project: Path, title: str) -> None:
     git(project, *AUTHOR, *NO_HOOKS, "commit", "--quiet", "--all", "--message", title)
-
-
-def _apply(change: PullRequest, folder: Path) -> None:
-    script = folder / "train.py"
-    script.write_text(change.applied(script.read_text(encoding="utf-8")), encoding="utf-8")

@@ -170,7 +170,11 @@ def new_environment(
             f"{role}: cannot make a virtual environment: {output[-1]}",
             "on Debian: apt install python3-venv",
         )
-    lines = [f"import site; site.addsitedir({place!r})" for place in _site_packages()]
+    places = [
+        *site.getsitepackages(),
+        *([site.getusersitepackages()] * bool(site.ENABLE_USER_SITE)),
+    ]
+    lines = [f"import site; site.addsitedir({one!r})" for one in places if Path(one).is_dir()]
     if without:
         lines.append(_without(frozenset(without), scratch / f"{role}-parent"))
     (packages_of(venv) / PARENT_PACKAGES).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -240,13 +244,6 @@ def existing_environment(
     environment["VIRTUAL_ENV"] = str(venv)
     environment["PATH"] = f"{venv / 'bin'}{os.pathsep}{base.get('PATH', os.defpath)}"
     return venv / "bin" / "python", environment
-
-
-def _site_packages() -> list[str]:
-    places = site.getsitepackages()
-    if site.ENABLE_USER_SITE:
-        places.append(site.getusersitepackages())
-    return [place for place in places if Path(place).is_dir()]
 
 
 def config_in(tree: Path, repository: Path, given: Path) -> Path:

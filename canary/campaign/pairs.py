@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from canary.baseline.comparability import how_it_ended
 from canary.compare.report import Check, Comparison
@@ -67,18 +67,6 @@ Judge = Callable[[list[RunRecord], list[RunRecord], float], Comparison]
 """Compares head and base, whose runs alternated, within an error budget."""
 
 
-class PairListener(Protocol):
-    """Receives the progress of the runs."""
-
-    def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None: ...
-
-    def pair_ended(self, pairs: int, clock: Check | None) -> None: ...
-
-    def exact_failed(self, pairs: int, found: Comparison) -> None: ...
-
-    def judged(self, pairs: int, found: Comparison, next_decision: int | None) -> None: ...
-
-
 @dataclass
 class Runs:
     """The records of both sides; completed ones are paired by index."""
@@ -99,7 +87,7 @@ def run_pairs(
     plan: Plan,
     launch: RunSide,
     judge: Judge,
-    watcher: PairListener,
+    watcher: PairProgress,
     clock: Callable[[], float],
 ) -> tuple[Comparison, Runs]:
     """Run pairs (base head, head base, ...) until decided, complete or out of time.
@@ -150,7 +138,7 @@ def _time_left(plan: Plan, pairs: int, spent: float) -> bool:
 
 
 def _run_pair(
-    pair: int, runs: Runs, launch: RunSide, watcher: PairListener, clock: Callable[[], float]
+    pair: int, runs: Runs, launch: RunSide, watcher: PairProgress, clock: Callable[[], float]
 ) -> tuple[list[RunRecord], list[RunRecord]] | None:
     """Add a pair to `runs`; if a side failed for good, return (head, base) to judge instead."""
     for role in ROLES if pair % 2 == 0 else ROLES[::-1]:
@@ -199,7 +187,7 @@ NAMES: Mapping[Role, str] = {"base": "base", "head": "head"}
 
 
 class PairProgress:
-    """Prints the progress line by line; see `PairListener`."""
+    """Prints the progress line by line."""
 
     def __init__(
         self,
@@ -227,20 +215,15 @@ class PairProgress:
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 
-    def _seconds_left(self) -> float | None:
-        if not self._spent:
-            return None
-        # A repeated run comes on top of the planned ones.
-        to_come = max(0, 2 * self._next - len(self._spent))
-        return to_come * sum(self._spent) / len(self._spent)
-
     def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
         """Print the result of one run and the time to the next decision."""
         self._spent.append(seconds)
         if record.status != "completed":
             self._say(f"pair {pair + 1}  {self._names[role]}  {record.status}: {record.reason}")
             return
-        left = self._seconds_left()
+        # A repeated run comes on top of the planned ones.
+        to_come = max(0, 2 * self._next - len(self._spent))
+        left = to_come * sum(self._spent) / len(self._spent)
         more = f"   next decision in about {duration(left)}" if left else ""
         self._say(f"pair {pair + 1}  {self._names[role]}  {speed_words(record)}{more}")
 

@@ -58,11 +58,7 @@ class Side:
             words += ["--set", setting]
         return words
 
-    def run(self) -> RunRecord:
-        """Run one launch; see `run_with`."""
-        return self.run_with(["repeats=1"])
-
-    def run_with(self, settings: Sequence[str]) -> RunRecord:
+    def run_with(self, settings: Sequence[str] = ("repeats=1",)) -> RunRecord:
         """Run the canary once and return its record, even if the run failed.
 
         Raises:

@@ -162,7 +162,7 @@ def baseline_bootstrap(
     verbose: Verbose = False,
 ) -> None:
     """Run the canary several times and push all runs to the branch."""
-    from canary.campaign.bootstrap import bootstrap
+    from canary.campaign.calibrate import bootstrap
     from canary.config.load import load_config
 
     stoppable()

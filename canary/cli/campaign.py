@@ -196,13 +196,15 @@ def calibrate(
     verbose: Verbose = False,
 ) -> None:
     """Repeat one canary and measure how much equal runs vary."""
-    from canary.campaign.calibrate import calibrate, calibration_text, keep
-    from canary.campaign.noise_model import (
+    from canary.campaign.calibrate import (
+        calibrate,
+        calibration_text,
+        keep,
         noise_branch,
-        noise_file_of,
         push_noise,
         require_writable,
     )
+    from canary.campaign.judging import noise_file_of
     from canary.config.load import load_config
 
     stoppable()

@@ -15,7 +15,7 @@ from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.report import Check, CheckStatus, Moved, RaisedAlert, Records
 from canary.compare.thresholds import Thresholds
 from canary.errors import counted
-from canary.record.alerts import WORST_FIRST
+from canary.record.alert import WORST_FIRST
 from canary.record.digits import significant
 from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import number, shown

@@ -78,6 +78,11 @@ class Imported:
     failed: str | None = None
     """Why the training failed, if the source says it."""
 
+    @property
+    def framework(self) -> str | None:
+        """The framework of the preset."""
+        return None if self.preset is None else self.preset.framework
+
 
 def read_source(asked: Asked, before: Before | None = None) -> Imported:
     """Read what another program left. What was there `before` a launch is not read.

@@ -54,17 +54,13 @@ class ImportWriter(RecordWriter):
         return count
 
 
-def training_type(imported: Imported) -> str:
-    """Return what the record's config says of the trainer: runs of two frameworks differ in it."""
-    return "import" if imported.preset is None else imported.preset.framework
-
-
 def fill(writer: RecordWriter, imported: Imported) -> None:
     """Put what was read into a record whose launch was added: rows, source, notes, reasons."""
     rows = "".join(f"{jsonio.dumps(row)}\n" for row in imported.mapped.rows)
     writer.folder.steps.write_text(rows, encoding="utf-8")
     record, found = writer.record, imported.mapped
-    record.config["training_type"] = training_type(imported)
+    # Runs of two frameworks differ in it.
+    record.config["training_type"] = imported.framework or "import"
     if imported.preset_sha256 is not None:
         record.config["preset_sha256"] = imported.preset_sha256
     record.unmeasured.update(UNMEASURED)
@@ -77,15 +73,11 @@ def fill(writer: RecordWriter, imported: Imported) -> None:
         for note in _notes(imported, "command" not in record.config)
         if note not in record.notes
     ]
-    writer.record = record.model_copy(
-        update={
-            "source": Source(
-                format=imported.format,
-                preset=None if imported.preset is None else imported.preset.framework,
-                files=list(imported.files[:100]),
-                names=found.names,
-            )
-        }
+    record.source = Source(
+        format=imported.format,
+        preset=imported.framework,
+        files=list(imported.files[:100]),
+        names=found.names,
     )
 
 
@@ -136,15 +128,13 @@ def import_run(
         raise UsageError(f"--name {name!r} is not a canary's name", KEY_HINTS["name"])
     imported = read_source(asked)
     # The runs of one framework share it.
-    name = name or (imported.format if imported.preset is None else imported.preset.framework)
+    name = name or imported.framework or imported.format
     now = datetime.now(UTC)
     folder = RunFolder.create(output_dir.absolute(), new_run_id(name, now))
     config = {
         "name": name,
-        "training_type": training_type(imported),
-        "import": {
-            "preset": None if imported.preset is None else imported.preset.framework,
-        },
+        "training_type": imported.framework or "import",
+        "import": {"preset": imported.framework},
     }
     writer = ImportWriter(folder, name, config)
     writer.record.git = {"sha": None, "reason": "the run was imported: its commit is not known"}

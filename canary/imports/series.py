@@ -1,4 +1,4 @@
-"""Gathers a source's entries by step: the last value written wins."""
+"""Gathers a source's entries by step; the last value written wins. Refuses several runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from canary.errors import InputError
-from canary.imports.axis import require_one_run, step_in, step_names
-from canary.imports.entries import LATEST, Entry, Telling, counted, listed, place_of, shortened
+from canary.imports.entries import (
+    LATEST,
+    Entry,
+    Telling,
+    counted,
+    listed,
+    place_of,
+    plain,
+    shortened,
+)
 from canary.imports.preset import Preset
 from canary.record.curves import LARGEST_STEP
 
@@ -24,6 +33,34 @@ WHEN = re.compile(
     r"(\d+h ?)?(\d+m(in)? ?)?[\d.]+ ?m?s|"
 )
 """A moment or a duration as programs print it."""
+STEP_NAMES = (
+    "step",
+    "global_step",
+    "train/global_step",
+    "trainer/global_step",
+    "training/global_step",
+    "training_step",
+    "train/step",
+    "training/step",
+    "train_step",
+    "optimizer_step",
+    "num_updates",
+    "_step",
+    "current_steps",
+    "global_steps",
+    "steps",
+    "iteration",
+    "train/iteration",
+    "training_iteration",
+    "iterations",
+    "iter",
+)
+"""Names of a row's step in any case, the surest first."""
+OF_WANDB = "_step"
+LEAST_BEFORE = 3
+"""Steps of a metric before it begins again. Fewer are written again by ranks or a summary."""
+EPOCH = "epoch"
+NAME_IT = "name it in a preset, such as `step: [iteration]`, and add --preset FILE"
 
 
 @dataclass
@@ -44,10 +81,11 @@ def gather(
         InputError: there are too many steps, several runs, or steps that cannot be told.
     """
     held = [entry if preset is None else _of_preset(entry, preset, telling) for entry in entries]
-    names = step_names([entry for entry in held if entry.step is None], preset, source)
-    _refuse_mixed(held, names, source)
-    require_one_run(held, names, source)
-    series = _by_step(held, names, source, telling)
+    names = _step_names([entry for entry in held if entry.step is None], preset, source)
+    held = [_with_step(entry, names, source) for entry in held]
+    _refuse_mixed(held, source)
+    _require_one_run(held, source)
+    series = _by_step(held, telling)
     if len({step for by_step in series.values.values() for step in by_step}) > MOST_STEPS:
         raise InputError(
             f"the source has more than {MOST_STEPS:,} steps", "name a shorter run, or log less"
@@ -63,21 +101,93 @@ def gather(
     return series
 
 
-def _by_step(
-    entries: Sequence[Entry], names: Sequence[str], source: str, telling: Telling
-) -> Series:
+def _step_names(rows: Sequence[Entry], preset: Preset | None, source: str) -> tuple[str, ...]:
+    """Return the names of the step in rows. A row's step is its first of them: those that the
+    preset names, else the surest name that every row has.
+
+    Raises:
+        InputError: no name of the step is known, or none stands in every row.
+    """
+    if not rows:
+        return ()
+    present = list(dict.fromkeys(name for row in rows for name in (*row.values, *row.texts)))
+    mine = [name for name in (() if preset is None else preset.step) if name in present]
+    if mine:
+        return tuple(mine)
+    usual = sorted(
+        (name for name in present if plain(name) in STEP_NAMES),
+        key=lambda name: STEP_NAMES.index(plain(name)),
+    )
+    if not usual:
+        raise InputError(f"{source} has no step of a known name, only {listed(present)}", NAME_IT)
+    named = [row for row in rows if any(name in row.values for name in usual)]
+    whole = [name for name in usual if all(name in row.values for row in named)]
+    if not whole and len(usual) > 1:
+        what = f"{source} has a step in some rows as `{shortened(usual[0])}`, in others as"
+        raise InputError(f"{what} `{shortened(usual[1])}`", NAME_IT)
+    # A step that each epoch counts anew gives way to one that goes on, but not to W&B's own count.
+    forward = (name for name in whole if plain(name) != OF_WANDB and _goes_on(named, name))
+    return tuple([next(forward, whole[0])] if whole else usual[:1])
+
+
+def _goes_on(rows: Sequence[Entry], name: str) -> bool:
+    """Whether a name of the step never goes back."""
+    counts = [value for row in rows if (value := row.values[name]) is not None]
+    return all(was <= now for was, now in pairwise(counts))
+
+
+def _with_step(entry: Entry, names: Sequence[str], source: str) -> Entry:
+    """Return an entry with its step in place of the values that name it.
+
+    Raises:
+        InputError: its step is there, but is no number.
+    """
+    step = entry.step
+    name = next((one for one in names if one in entry.values or one in entry.texts), None)
+    if step is None and name is not None:
+        if name not in entry.values:
+            raise InputError(
+                f"{place_of(source, entry.line)}: the step `{shortened(name)}` is "
+                f"{shortened(entry.texts[name])}, not a number",
+                "write steps as whole numbers",
+            )
+        step = entry.values[name]
+    values = {name: value for name, value in entry.values.items() if name not in names}
+    return entry._replace(step=step, values=values)
+
+
+def _require_one_run(entries: Sequence[Entry], source: str) -> None:
+    """Refuse a metric that goes back to its first step: a second run begins there. A resumed run
+    goes back less far. An epoch counts like a step, because lines without steps are numbered."""
+    seen: dict[str, tuple[float, float, int]] = {}
+    """Metric -> first and latest step, number of steps."""
+    for entry in entries:
+        for name, value in entry.values.items():
+            place = value if name == EPOCH else entry.step
+            if place is None or place < 0:
+                continue
+            first, latest, count = seen.get(name, (place, place, 1))
+            if place <= first and place < latest and count >= LEAST_BEFORE:
+                kind = "epochs" if name == EPOCH else "steps"
+                raise InputError(
+                    f"{place_of(source, entry.line)}: the {kind} begin again at {place:g}, so a "
+                    "second run begins there",
+                    "write one run per file",
+                )
+            seen[name] = (first, max(place, latest), count + (place > latest))
+
+
+def _by_step(entries: Sequence[Entry], telling: Telling) -> Series:
     """Put entries into a `Series`. Another file, or a row that goes back and writes a step again,
     is of a new process."""
     series, process, part, again = Series(), 0, 0, 0
     latest: dict[str, int] = {}
     for entry in entries:
-        step = _whole(step_in(entry, names, source), telling)
+        step = _whole(entry.step, telling)
         if step is None:
             continue
         back = False
         for name, value in entry.values.items():
-            if name in names:
-                continue
             if value is None:
                 telling.tell(f"null in {shortened(name)}: no value at these steps")
                 continue
@@ -110,17 +220,16 @@ def _whole(step: float | None, telling: Telling) -> int | None:
     return None
 
 
-def _refuse_mixed(entries: Sequence[Entry], names: Sequence[str], source: str) -> None:
+def _refuse_mixed(entries: Sequence[Entry], source: str) -> None:
     """Refuse rows of one step whose texts differ where a metric has two values: they are of two
     runs, or of a table with a row per metric. A moment or a duration tells no rows apart."""
     labels = sorted({name for entry in entries for name in entry.texts})
     first: dict[tuple[float, str], Entry] = {}
     for entry in entries if labels else ():
-        step = step_in(entry, names, source)
         for name, value in entry.values.items():
-            if step is None or value is None or name in names:
+            if entry.step is None or value is None:
                 continue
-            other = first.setdefault((step, name), entry)
+            other = first.setdefault((entry.step, name), entry)
             if not differ(other.values[name], value):
                 continue
             alike = other.values.keys() == entry.values.keys()
@@ -131,7 +240,8 @@ def _refuse_mixed(entries: Sequence[Entry], names: Sequence[str], source: str) -
                     shown = ", ".join(shortened(text or "empty") for text in pair)
                     raise InputError(
                         f"{place_of(source, entry.line)}: `{shortened(name)}` has two values at "
-                        f"step {step:g}, in rows that differ in `{shortened(label)}`: {shown}",
+                        f"step {entry.step:g}, in rows that differ in `{shortened(label)}`: "
+                        f"{shown}",
                         "write one run per file, and one column per metric",
                     )
 

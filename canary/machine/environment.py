@@ -68,11 +68,6 @@ def usable_cores() -> list[int] | None:
     return None
 
 
-def in_container() -> bool:
-    """Return whether this looks like a container, by the marker files of docker or podman."""
-    return any(Path(marker).exists() for marker in ("/.dockerenv", "/run/.containerenv"))
-
-
 def image_name(environ: Mapping[str, str]) -> str | None:
     """Return the image that the action started, or that of a machine of GitHub's."""
     named = environ.get("CANARY_IMAGE", "")
@@ -93,7 +88,8 @@ def fingerprint() -> Environment:
         "cpu_count": os.cpu_count(),
         "cpu_usable": None if usable is None else len(usable),
         "ram_bytes": psutil.virtual_memory().total,
-        "container": in_container(),
+        # The marker files of docker and podman.
+        "container": any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv"))),
         "image": image_name(os.environ),
         "packages": package_versions(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},

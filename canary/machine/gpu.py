@@ -28,13 +28,7 @@ class Device:
     handle: Any = field(repr=False, compare=False)
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "index": self.index,
-            "uuid": self.uuid,
-            "name": self.name,
-            "memory_bytes": self.memory_bytes,
-            "mig": self.mig,
-        }
+        return {name: value for name, value in vars(self).items() if name != "handle"}
 
 
 @dataclass(frozen=True)

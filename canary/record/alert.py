@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Severity = Literal["low", "medium", "high", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
 """The mildest first."""
+WORST_FIRST = SEVERITIES[::-1]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class Alert:
             "threshold": plain(self.threshold),
             "metadata": plain(dict(self.metadata)),
         }
+
+
+def alert_words(alert: RowAlert) -> str:
+    """Return an alert as a line of text."""
+    return f"{alert['severity']} {alert['type']} at step {alert['step']}: {alert['message']}"
 
 
 def tracked(alerts: list[Alert]) -> dict[str, float]:

@@ -174,12 +174,6 @@ def rows_of_run(folder: RunFolder) -> list[Row]:
     return merged_rows(RankSteps(folder.steps).read())
 
 
-def _what_to_name(path: Path) -> str:
-    """Return a hint for a missing record; it names the newest run in the folder, if any."""
-    newest = max(path.glob("*/metrics.json"), default=None) if path.is_dir() else None
-    return f"name one of its runs: {newest.parent}" if newest else NAME_A_RUN
-
-
 def load_record(path: Path | str, *, write_back: bool = True) -> RunRecord:
     """Load a record from a run's folder or its `metrics.json`.
 
@@ -192,13 +186,16 @@ def load_record(path: Path | str, *, write_back: bool = True) -> RunRecord:
     """
     named = Path(path)
     file = named / "metrics.json" if named.is_dir() else named
-    document = read_document(file, "record", _what_to_name(named))
+    newest = max(named.glob("*/metrics.json"), default=None) if not file.exists() else None
+    hint = f"name one of its runs: {newest.parent}" if newest else NAME_A_RUN
+    document = read_document(file, "record", hint)
     record = parse_record(document, file)
     if record.status == "running" and record.owner is not None and not is_alive(record.owner):
         try:
             corrected = _corrected(record, RunFolder(file.parent))
-            if write_back:
-                _write_back(corrected, RunFolder(file.parent))
+            if write_back and os.access(file.parent, os.W_OK):
+                RunFolder(file.parent).finish(corrected)
+                shutil.rmtree(RunFolder(file.parent).scratch, ignore_errors=True)
             return corrected
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise RecordError(
@@ -280,10 +277,3 @@ def _corrected(record: RunRecord, folder: RunFolder) -> RunRecord:
             ),
         }
     )
-
-
-def _write_back(corrected: RunRecord, folder: RunFolder) -> None:
-    """Finish the record of a dead process, if its folder can be written."""
-    if os.access(folder.path, os.W_OK):
-        folder.finish(corrected)
-        shutil.rmtree(folder.scratch, ignore_errors=True)

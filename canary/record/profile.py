@@ -188,15 +188,9 @@ def summarise_profile(traced: Traced) -> dict[str, Any]:
 
 def _listed(rows: Iterable[Operator], key: str) -> list[dict[str, Any]]:
     rows = sorted(rows, key=lambda op: (-getattr(op, key), op.name))
+    kept = ("name", "self_cuda_time_ms", "self_cpu_time_ms", "count")
     return [
-        {
-            "name": op.name,
-            "self_cuda_time_ms": op.self_cuda_time_ms,
-            "self_cpu_time_ms": op.self_cpu_time_ms,
-            "count": op.count,
-        }
-        for op in rows[:LISTED]
-        if getattr(op, key) > 0
+        {name: getattr(op, name) for name in kept} for op in rows[:LISTED] if getattr(op, key) > 0
     ]
 
 

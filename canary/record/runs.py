@@ -96,7 +96,8 @@ def next_command(run: Path) -> str:
     runs = [folder for folder in run_folders(root) if folder.parent == root]
     older = [at for at, one in enumerate(runs) if one.name < run.name]
     same = [at for at in older if _canary(runs[at]) == _canary(run)]
-    same = [at for at in same[-MOST_TRIED:] if _completed(runs[at]) == _is_look(run)]
+    is_look = _looks_alone(run)
+    same = [at for at in same[-MOST_TRIED:] if _looks_alone(runs[at], completed=True) == is_look]
     short = root.absolute() == Path(OUTPUT_DIR).absolute() and runs[-1:] == [run]
     newest = shlex.quote(str(run))
     if not same:
@@ -107,15 +108,12 @@ def next_command(run: Path) -> str:
     return f"next: canary compare {pair}"
 
 
-def _is_look(run: Path) -> bool:
+def _looks_alone(run: Path, *, completed: bool = False) -> bool | None:
+    """Return whether a run is a look alone; None if it has to be `completed` and is not."""
     record = _record(run)
+    if completed and (record is None or record.status != "completed"):
+        return None
     return record is not None and bool(record.config.get("exact"))
-
-
-def _completed(run: Path) -> bool | None:
-    """Return whether a completed run is a look alone; None for other runs."""
-    record = _record(run)
-    return _is_look(run) if record is not None and record.status == "completed" else None
 
 
 def _canary(run: Path) -> str:

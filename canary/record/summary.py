@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from canary.record.alerts import with_alerts
+from canary.record.alert import WORST_FIRST
 from canary.record.curves import curves_of, gated_metrics
 from canary.record.host import host_of, on_core_step_time_s
 from canary.record.jsonio import number
 from canary.record.ranks import ByRank, describe_ranks, merged_rows
 from canary.record.spikes import stall_of
-from canary.record.step_row import Bytes, Row, is_timed
-from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
+from canary.record.step_row import TOKEN_TOTALS, Bytes, Row, RowAlert, is_timed
+from canary.record.types import (
+    MOST_ALERTS,
+    PHASES,
+    AlertSummary,
+    Distribution,
+    Growth,
+    Launch,
+    RunRecord,
+    Stability,
+)
 
 MIN_STEPS = 5
 """Timed steps after warm-up that a run needs to be judged."""
@@ -54,8 +63,7 @@ def _numbers(rows: Iterable[Row], key: str) -> list[float]:
 
 
 def _largest(rows: Iterable[Row], key: str) -> int | None:
-    values = _numbers(rows, key)
-    return int(max(values)) if values else None
+    return max(map(int, _numbers(rows, key)), default=None)
 
 
 def _rate(
@@ -78,9 +86,8 @@ def stability(rows: Sequence[Row]) -> Stability:
     """Return counts and series over all steps of one launch, warm-up included."""
     # A row without the key holds no training step: another program wrote its evaluation there.
     given = [row.get("loss") for row in rows if "loss" in row]
-    losses = [math.nan if loss is None else float(number(loss)) for loss in given]
-    if all(loss is None for loss in given):
-        losses = []  # a loop that reported no loss
+    reported = any(loss is not None for loss in given)  # A loop may report no loss.
+    losses = [math.nan if loss is None else float(number(loss)) for loss in given if reported]
     nan_at = [row["step"] for row in rows if is_bad(row, math.isnan)]
     inf_at = [row["step"] for row in rows if is_bad(row, math.isinf)]
     return Stability(
@@ -112,34 +119,25 @@ def diverged(losses: Sequence[float]) -> bool:
     return len(finite) >= 10 and start > 1e-3 and end > 1.5 * start
 
 
+STEADY_SHARE = 0.95
+
+
+def _steady_mean(values: Sequence[float]) -> float:
+    """Return the mean of values that are cut to their 95th percentile."""
+    most = percentile(sorted(values), STEADY_SHARE)
+    return statistics.fmean(min(value, most) for value in values)
+
+
 def phase_means(
-    rows: Sequence[Row], key: Literal["phases", "phases_cpu"] = "phases"
+    rows: Sequence[Row],
+    key: Literal["phases", "phases_cpu"] = "phases",
+    mean: Callable[[Sequence[float]], float] = statistics.fmean,
 ) -> dict[str, float]:
     """Return mean seconds per step for each phase; an empty dictionary if no row has `key`."""
     known = [row[key] for row in rows if key in row]
     if not known:
         return {}
-    totals: dict[str, float] = defaultdict(float)
-    for phases in known:
-        for name, seconds in phases.items():
-            totals[name] += seconds
-    return {name: totals.get(name, 0.0) / len(known) for name in PHASES}
-
-
-STEADY_SHARE = 0.95
-
-
-def steady_phase_means(rows: Sequence[Row]) -> dict[str, float]:
-    """Return mean seconds per step for each phase, with steps cut to its 95th percentile."""
-    split = [row["phases"] for row in rows if "phases" in row]
-    if not split:
-        return {}
-    return {name: _steady_mean([phases.get(name, 0.0) for phases in split]) for name in PHASES}
-
-
-def _steady_mean(values: Sequence[float]) -> float:
-    most = percentile(sorted(values), STEADY_SHARE)
-    return statistics.fmean(min(value, most) for value in values)
+    return {name: mean([phases.get(name, 0.0) for phases in known]) for name in PHASES}
 
 
 NOT_TRAINING = ("checkpoint", "evaluation")
@@ -190,7 +188,7 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
             "median_step_time_s": times.median if times.count else None,
             "tokens_per_sec": _rate(steady, "input_tokens"),
             "phases": phase_means(steady),
-            "phases_steady": steady_phase_means(steady),
+            "phases_steady": phase_means(steady, mean=_steady_mean),
             "phases_cpu": phase_means(steady, "phases_cpu"),
             "cpu_s_per_step": cpu_s_per_step(steady),
             "on_core_step_time_s": on_core_step_time_s(steady),
@@ -241,11 +239,6 @@ def memory_growth(rows: Sequence[Row]) -> Growth | None:
     )
 
 
-def after_look(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return one launch's steps after its look, whose copies take memory; all, if none follows."""
-    return [row for row in rows if not row.get("look")] or rows
-
-
 def without_profiler(rows: Sequence[Row]) -> Sequence[Row]:
     """Return one launch's steps that were not profiled, with the resident memory of the training
     alone: if every step after the profiled window has more memory than every step before it, the
@@ -281,7 +274,9 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     for row in rows:
         by_launch[row["launch"]].append(row)
     first = by_launch[min(by_launch)] if by_launch else []
-    unprofiled = [row for one in by_launch.values() for row in without_profiler(after_look(one))]
+    # Without the look, whose copies take memory, unless no step follows it.
+    after = ([row for row in one if not row.get("look")] or one for one in by_launch.values())
+    unprofiled = [row for one in after for row in without_profiler(one)]
     steady = timed(rows, warmup)
     unmeasured = dict(record.unmeasured)
     if not steady and any(row["step"] > warmup and row.get("profiled") for row in rows):
@@ -295,7 +290,9 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "memory": record.memory.model_copy(update=_memory(unprofiled, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
             "curves": curves_of(first, [*gated_metrics(record.config), *_named(record, first)]),
-            "tokens": _token_totals(first),
+            "tokens": {
+                key: int(sum(counted)) for key in TOKEN_TOTALS if (counted := _numbers(first, key))
+            },
             "first_step": first[0]["step"] if first else record.first_step,
             "launches": [
                 launch_timing(launch, by_launch.get(launch.index, []), warmup)
@@ -365,6 +362,26 @@ def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecor
     return with_alerts(summarise(record, merged, warmup), of_all)
 
 
+def with_alerts(record: RunRecord, rows: Iterable[Row]) -> RunRecord:
+    """Return the record with the alerts of all ranks' measured rows, in order. An alert that
+    several ranks raised at one step counts once. No detector watched an imported run."""
+    if record.source is not None:
+        return record
+    found: dict[tuple[int, int, str], RowAlert] = {}
+    for row in rows:
+        for alert in row.get("alerts") or ():
+            found.setdefault((int(row["launch"]), int(alert["step"]), alert["type"]), alert)
+    alerts = [found[key] for key in sorted(found, key=lambda key: key[:2])]
+    severities: Counter[str] = Counter(alert["severity"] for alert in alerts)
+    summary = AlertSummary(
+        total=len(alerts),
+        by_category=dict(sorted(Counter(alert["category"] for alert in alerts).items())),
+        by_severity={name: severities[name] for name in WORST_FIRST if severities[name]},
+        latest=alerts[-1] if alerts else None,
+    )
+    return record.model_copy(update={"alerts": alerts[:MOST_ALERTS], "alert_summary": summary})
+
+
 def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:
     values: dict[str, list[float]] = defaultdict(list)
     for row in rows:
@@ -383,12 +400,3 @@ def more_steps(record: RunRecord) -> str:
     if record.config.get("max_steps") is None:
         return "train more steps"
     return "raise max_steps"
-
-
-def _token_totals(rows: Sequence[Row]) -> dict[str, int]:
-    totals = {}
-    for key in ("input_tokens", "label_tokens", "completion_tokens"):
-        counted = _numbers(rows, key)
-        if counted:
-            totals[key] = int(sum(counted))
-    return totals

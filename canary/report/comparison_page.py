@@ -16,7 +16,7 @@ from canary.report.charts.curves import cost_charts, learning_charts
 from canary.report.charts.phases import phase_charts
 from canary.report.charts.sides import ShownSides
 from canary.report.numbers import amount
-from canary.report.page import Charted, Page, StageRow, joined_text
+from canary.report.page import Page, StageRow, joined_text
 from canary.report.place_rows import compared
 from canary.report.render import COLUMNS, HEADINGS, LEGEND
 from canary.report.view import STATUS_WORDS, CheckRow, View, figures_of, view_of
@@ -53,15 +53,13 @@ Part = tuple[str, ShownSides]
 
 def comparisons_page(parts: Sequence[Part]) -> str:
     """Return one page of comparisons, in their order."""
-    pages = [_charted(*part) for part in parts]
+    pages = []
+    for name, sides in parts:
+        assert sides.found is not None
+        newest = sides.newest.record if sides.current else None
+        pages.append((page_of(name, sides.found, newest), charts_of(sides)))
     title = pages[0][0].title if len(pages) == 1 else f"{len(pages)} canaries"
     return joined_text(title, pages)
-
-
-def _charted(name: str, sides: ShownSides) -> Charted:
-    assert sides.found is not None
-    newest = sides.newest.record if sides.current else None
-    return page_of(name, sides.found, newest), charts_of(sides)
 
 
 def page_of(
@@ -80,11 +78,17 @@ def page_of(
     if not found.baseline.run_ids and newest is not None:
         return _run_page(newest, found, view)
     stages, order = tuple(_stages(found)), list(STATUS_WORDS.values())
+    said = (
+        f"canary {view.name}" if view.name else "",
+        f"limits {view.tier}" if view.tier else "",
+        f"baseline {view.baseline}",
+        f"current {view.current}",
+    )
     rows = sorted((*view.rows, *view.skipped), key=lambda row: order.index(row.status))
     return Page(
         title=f"{view.verdict}: {name or view.name or 'canary'}",
         first_line=view.first_line,
-        subtitle=_subtitle(view),
+        subtitle=" · ".join(filter(None, said)),
         verdict=view.verdict,
         mark=view.mark,
         answers=tuple(_answers(found, view)),
@@ -127,16 +131,6 @@ def _run_page(record: RunRecord, found: Comparison, view: View) -> Page:
 
 def _cells(row: CheckRow, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(getattr(row, column) for column in columns)
-
-
-def _subtitle(view: View) -> str:
-    parts = (
-        f"canary {view.name}" if view.name else "",
-        f"limits {view.tier}" if view.tier else "",
-        f"baseline {view.baseline}",
-        f"current {view.current}",
-    )
-    return " · ".join(filter(None, parts))
 
 
 def _answers(found: Comparison, view: View) -> Iterator[tuple[str, str]]:
@@ -213,19 +207,19 @@ def _stages(found: Comparison) -> Iterator[StageRow]:
     imported = any(NO_SIGNALS in check.message for check in checks.values())
     for stage in STAGES:
         differences = [each for each in found.differences if each.stage == stage.name]
-        check = checks.get(stage.name)
+        check, name = checks.get(stage.name), stage.name.replace("_", " ")
         if differences:
-            words = "first difference" if stage.name == first else "differs"
             text = differences[0].sentence().removeprefix(f"{stage.name}: ")
-            state = "first" if stage.name == first else "differs"
-            yield StageRow(stage.name.replace("_", " "), state, words, text)
+            is_first = stage.name == first
+            words = ("first", "first difference") if is_first else ("differs", "differs")
+            yield StageRow(name, *words, text)
         elif check is not None and check.status == "skip":
-            yield StageRow(stage.name.replace("_", " "), "untold", "not compared", check.message)
+            yield StageRow(name, "untold", "not compared", check.message)
         elif imported and stage.kind == "setting":
-            words = f"{stage.words}, as far as an import records them"
-            yield StageRow(stage.name.replace("_", " "), "untold", "no difference", words)
+            text = f"{stage.words}, as far as an import records them"
+            yield StageRow(name, "untold", "no difference", text)
         elif check is not None or stage.kind == "setting":
-            yield StageRow(stage.name.replace("_", " "), "equal", "equal", stage.words)
+            yield StageRow(name, "equal", "equal", stage.words)
 
 
 def _stages_finding(stages: tuple[StageRow, ...]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from canary.compare.checks import CHECKS
@@ -14,7 +16,6 @@ from canary.report.escape import on_lines
 from canary.report.lines import Cells, aligned, fitting
 from canary.report.numbers import amount, signed
 from canary.report.render import check_format, filled, tidy
-from canary.report.sparkline import sparkline, thinned
 from canary.report.trend_words import (
     DERIVED,
     LARGEST_PERCENT,
@@ -47,18 +48,6 @@ class Finding:
     """How to find the commit."""
 
 
-@dataclass(frozen=True)
-class DrawerView:
-    """One canary on one machine."""
-
-    title: str
-    headline: str
-    table: tuple[Cells, ...]
-    """Headings first."""
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...]
-
-
 def history_text(
     found: Sequence[HistoryTrends],
     form: str,
@@ -77,13 +66,15 @@ def history_text(
     check_format(form)
     if form == "json":
         return json_lines({"schema_version": VERSION, "histories": list(map(_document, found))})
-    views = [on_lines(_view(one, count)) for one in found]
-    if not views:
+    if not found:
         return tidy(f"{shown} holds no runs")
-    tables = [_lines(view.table, width) for view in views]
-    hints = (finding.hint for view in views for finding in view.findings)
+    drawers = [on_lines(_view(one, count)) for one in found]
+    for view in drawers:
+        short = [(cut(row[0], LONGEST_NAME), *row[1:]) for row in view["table"]]
+        view["lines"] = aligned(fitting(short, width and width - 2))
+    hints = (finding.hint for view in drawers for finding in view["findings"])
     whole = [hint.command for hint in hints if hint]
-    return filled("history", form, width, whole, drawers=list(zip(views, tables, strict=True)))
+    return filled("history", form, width, whole, drawers=drawers)
 
 
 def _document(found: HistoryTrends) -> dict[str, Any]:
@@ -97,11 +88,6 @@ def _document(found: HistoryTrends) -> dict[str, Any]:
         values = [point["value"] for point in series["points"] if point["value"] is not None]
         series["newest"] = values[-1] if values else None
     return whole
-
-
-def _lines(table: Sequence[Cells], width: int | None) -> list[str]:
-    short = [(cut(row[0], LONGEST_NAME), *row[1:]) for row in table]
-    return aligned(fitting(short, width and width - 2))
 
 
 def headline(found: HistoryTrends) -> str:
@@ -124,21 +110,19 @@ def _open(series: Series) -> list[ChangePoint]:
     return [one for one in series.changes if one.worse and one.standing == "confirmed"]
 
 
-def _view(found: HistoryTrends, count: Count) -> DrawerView:
+def _view(found: HistoryTrends, count: Count) -> dict[str, Any]:
+    """Return what the templates show of one canary on one machine; the table's headings first."""
     points = found.series[0].points if found.series else ()
     runs = counted(len(points), "run")
     days = list(dict.fromkeys((points[0].start[:10], points[-1].start[:10]))) if points else []
     span = {0: "", 1: f" on {days[0]}" if days else ""}.get(len(days), f", {' to '.join(days)}")
-    rows = tuple(_row(series) for series in found.series)
-    findings = tuple(one for series in found.series for one in _findings(found, series, count))
-    notes = [*found.notes, *_notes(found.series)]
-    return DrawerView(
-        f"{found.canary} on {found.machine}: {runs}{span}",
-        sentence(headline(found)),
-        (HEADINGS, *rows),
-        findings,
-        tuple(map(sentence, notes)),
-    )
+    return {
+        "title": f"{found.canary} on {found.machine}: {runs}{span}",
+        "headline": sentence(headline(found)),
+        "table": [HEADINGS, *map(_row, found.series)],
+        "findings": [one for series in found.series for one in _findings(found, series, count)],
+        "notes": [sentence(note) for note in (*found.notes, *_notes(found.series))],
+    }
 
 
 def _notes(series: Sequence[Series]) -> Iterator[str]:
@@ -160,6 +144,37 @@ def _row(series: Series) -> Cells:
         sparkline(thinned(values, BLOCKS)) if values else "",
         _since(series),
     )
+
+
+HEIGHTS = "▁▂▃▄▅▆▇█"
+LEAST_RANGE = 0.1
+"""Share of the median that the blocks span at least: noise must not look like mountains."""
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return one block per value."""
+    middle, low, high = statistics.median(values), min(values), max(values)
+    span = max(high - low, LEAST_RANGE * abs(middle))
+    if span == 0:
+        return HEIGHTS[len(HEIGHTS) // 2] * len(values)
+    bottom = (low + high - span) / 2
+    places = (int(len(HEIGHTS) * (value - bottom) / span) for value in values)
+    return "".join(HEIGHTS[min(place, len(HEIGHTS) - 1)] for place in places)
+
+
+NEWEST = 3
+"""Values that are never thinned: the newest change waits there."""
+
+
+def thinned(values: Sequence[float], most: int) -> list[float]:
+    """Return at most `most` values: the newest, and before them medians of neighbours, of which no
+    spike is left."""
+    if len(values) <= most:
+        return list(values)
+    older, left = values[:-NEWEST], most - NEWEST
+    ends = [round(number * len(older) / left) for number in range(left + 1)]
+    medians = [statistics.median(older[first:end]) for first, end in pairwise(ends)]
+    return [*medians, *values[-NEWEST:]]
 
 
 def _since(series: Series) -> str:

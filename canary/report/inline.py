@@ -3,7 +3,7 @@ drawn. Never the whole object."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +14,9 @@ from canary.compare.timing.side_figures import side_of
 from canary.errors import InputError, counted, cut, did_you_mean, nearest
 from canary.record.types import RunRecord
 from canary.report.charts.theme import LIGHT
-from canary.report.html import filled
 from canary.report.numbers import amount
 from canary.report.pages import can_draw, require_charts
+from canary.report.render import filled_page
 from canary.report.view import figures_of, view_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Inline:
             from canary.report.page import shown_chart
 
             pictures = tuple(map(shown_chart, self.charts))
-        return filled("inline.html.jinja", **{**vars(self), "charts": pictures}, colours=LIGHT)
+        return filled_page("inline.html.jinja", **{**vars(self), "charts": pictures}, colours=LIGHT)
 
     def __repr__(self) -> str:
         return f"{self.title}: {self.line}"
@@ -67,21 +67,19 @@ def of_record(record: RunRecord) -> Inline:
     side = side_of((record,))
     rows = ((label, amount(value, unit)) for _, label, unit, _, value in figures_of(side, side))
     line = ": ".join(filter(None, (record.status, cut(record.reason or ""))))
+    drawn: Iterable[Chart] = ()
+    if can_draw():
+        from canary.report.charts.sides import ShownRun, ShownSides
+        from canary.report.comparison_page import charts_of
+
+        drawn = charts_of(ShownSides((ShownRun(record),)))
     return Inline(
         title=f"run of {record.name or 'a canary'}",
         line=line,
         headings=("figure", "value"),
         rows=tuple(rows),
-        charts=tuple(one for one in _charts_of_record(record) if one.name in OF_RECORD),
+        charts=tuple(one for one in drawn if one.name in OF_RECORD),
     )
-
-
-def _charts_of_record(record: RunRecord) -> Iterator[Chart]:
-    if can_draw():
-        from canary.report.charts.sides import ShownRun, ShownSides
-        from canary.report.comparison_page import charts_of
-
-        yield from charts_of(ShownSides((ShownRun(record),)))
 
 
 def of_comparison(found: Comparison) -> Inline:

@@ -6,7 +6,7 @@ in this repository.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -15,8 +15,8 @@ from canary.compare.report import Place
 from canary.record import jsonio
 from canary.report.charts.chart import Chart
 from canary.report.escape import on_lines
-from canary.report.html import asset, filled, source_of
 from canary.report.numbers import amount
+from canary.report.render import asset, filled_page, source_of
 from canary.report.view import View
 
 
@@ -101,8 +101,11 @@ def joined_text(title: str, parts: Sequence[Charted]) -> str:
             "form-action 'none'",
         )
     )
-    pages = tuple(_drawn(parts))
-    return filled(
+    pages = []
+    for number, (page, charts) in enumerate(parts, start=1):
+        prefix = f"part{number}-" if len(parts) > 1 else ""
+        pages.append((page, tuple(shown_chart(chart, prefix) for chart in charts), prefix))
+    return filled_page(
         "report.html.jinja",
         title=title,
         pages=pages,
@@ -111,13 +114,6 @@ def joined_text(title: str, parts: Sequence[Charted]) -> str:
         style=Markup(style),
         script=Markup(script),
     )
-
-
-def _drawn(parts: Sequence[Charted]) -> Iterator[tuple[Page, tuple[ShownChart, ...], str]]:
-    """Yield each page with its charts, and the prefix of its names in the file."""
-    for number, (page, charts) in enumerate(parts, start=1):
-        prefix = f"part{number}-" if len(parts) > 1 else ""
-        yield page, tuple(shown_chart(chart, prefix) for chart in charts), prefix
 
 
 def shown_chart(chart: Chart, prefix: str = "") -> ShownChart:

@@ -59,20 +59,13 @@ def write_report(request: Request, path: Path) -> None:
         MachineError: the extra is missing, or the file cannot be written.
     """
     (folder,) = request.current
-    left = [] if request.baseline else _comparisons_in(folder)
+    left = []
+    if not request.baseline and (folder / COMPARISON).is_file():
+        left = [("", compared_in(folder))]
+    elif not request.baseline:  # A campaign left several, by the names of their folders.
+        found = sorted(file.parent for file in folder.glob(f"*/{COMPARISON}"))
+        left = [(place.name, compared_in(place)) for place in found]
     write_text(path, comparisons_text(left or [("", compared_records(request))]))
-
-
-def _comparisons_in(folder: Path) -> list[tuple[str, Compared]]:
-    """Return the comparisons that a campaign left in its folder, by the names of their folders.
-
-    Raises:
-        RecordError: one cannot be read.
-    """
-    if (folder / COMPARISON).is_file():
-        return [("", compared_in(folder))]
-    found = sorted(file.parent for file in folder.glob(f"*/{COMPARISON}"))
-    return [(place.name, compared_in(place)) for place in found]
 
 
 def write_history(root: Path, shown: str, path: Path, canary: str | None = None) -> None:

@@ -52,32 +52,20 @@ class ProfiledRun:
         """The record's summary of the profile."""
         return self.record.profiler
 
-    def path(self, given: str | None) -> str:
-        """Return the path of a profile's file from the current folder."""
-        return "" if given is None else str(self.folder / given)
+    @property
+    def has_device(self) -> bool:
+        """Whether the device was traced and did any work."""
+        return bool(self.profiler.cuda_time_total_ms)
 
+    def self_ms(self, row: OperatorRow) -> float:
+        """Return an operator's self time on the device if it was traced, else on the host."""
+        return row.self_cuda_time_ms if self.has_device else row.self_cpu_time_ms
 
-@dataclass(frozen=True)
-class ProfileView:
-    """Everything that a template shows, as strings."""
-
-    title: str
-    bottlenecks: tuple[str, ...]
-    totals: tuple[tuple[str, str], ...]
-    operators: tuple[Cells, ...]
-    operators_title: str
-    files: tuple[tuple[str, str], ...]
-    against: AgainstView | None = None
-
-
-@dataclass(frozen=True)
-class AgainstView:
-    """The differences from another run."""
-
-    title: str
-    note: str
-    rows: tuple[Cells, ...]
-    left_out: int
+    def longest_first(self) -> list[OperatorRow]:
+        """Return operators by self time: all of them if known, else those in the record."""
+        listed = self.profiler.top_cuda_ops if self.has_device else self.profiler.top_cpu_ops
+        rows = [row for row in self.operators if self.self_ms(row) > 0] or listed
+        return sorted(rows, key=lambda row: (-self.self_ms(row), row.name))
 
 
 def load_profiled(path: Path) -> ProfiledRun:
@@ -111,173 +99,128 @@ def profile_text(
     run: Path, against: Path | None, form: str, top: int, width: int | None = None
 ) -> str:
     """Return a run's profile in one of the formats, ending with a line break. Lines of text fit
-    the width, if there is one.
+    the width, if there is one. Each table has `top` operators.
 
     Raises:
         UsageError: unknown format.
         InputError: a run has no profile.
     """
     check_format(form)
-    current, found = profiled_pair(run, against)
+    current = load_profiled(run)
+    found = None if against is None else _differences(current, load_profiled(against))
+    if found is not None and found.source is None:
+        raise InputError(f"nothing to compare: {found.reason}", HOW)
+    if found is None and not current.profiler.steps:
+        why = current.record.unmeasured.get("profiler", "profiling was off")
+        raise InputError(f"{current.record.run_id} has no profile: {why}", HOW)
     if form == "json":
         return json_lines(_document(current, found))
     return filled(
         "profile",
         form,
         width,
-        view=view_of_profile(current, found, against, top),
+        view=_view(current, top) | {"against": found and _against(found, str(against), top)},
         aligned=partial(figures, width=width and width - len(INDENT)),
         operator_headings=OPERATOR_HEADINGS,
         difference_headings=DIFFERENCE_HEADINGS,
     )
 
 
-def profiled_pair(
-    run: Path, against: Path | None
-) -> tuple[ProfiledRun, OperatorDifferences | None]:
-    """Load a run with its profile, and its differences from another run.
-
-    Raises:
-        InputError: a run has no profile, or is missing.
-        RecordError: one cannot be read.
-    """
-    current = load_profiled(run)
-    if against is not None:
-        found = differences(current, load_profiled(against))
-        if found.source is None:
-            raise InputError(f"nothing to compare: {found.reason}", HOW)
-        return current, found
-    if not current.profiler.steps:
-        why = current.record.unmeasured.get("profiler", "profiling was off")
-        raise InputError(f"{current.record.run_id} has no profile: {why}", HOW)
-    return current, None
-
-
-def differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferences:
+def _differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferences:
     """Compare all operators if both runs have their files, else those in the records."""
     if not (current.operators and baseline.operators):
         return operator_differences(current.record, baseline.record)
-    both = has_device(current.profiler) and has_device(baseline.profiler)
-    clock: Clock = "device" if both else "host"
+    clock: Clock = "device" if current.has_device and baseline.has_device else "host"
     tables = [
         of_rows(side.operators, len(side.profiler.steps), clock) for side in (current, baseline)
     ]
     return table_differences(*tables)
 
 
-def view_of_profile(
-    run: ProfiledRun, found: OperatorDifferences | None, against: Path | None, top: int
-) -> ProfileView:
-    """Return the view, with `top` operators in each table."""
-    profiler = run.profiler
-    against_view = None if found is None else _against(found, str(against), top)
-    if not profiler.steps:
-        title = f"{run.record.run_id}: not profiled"
-        return ProfileView(title, (), (), (), "", (), against_view)
-    steps = len(profiler.steps)
+def _view(run: ProfiledRun, top: int) -> dict[str, Any]:
+    """Return what the templates show of one run, as strings."""
+    profiler, steps = run.profiler, len(run.profiler.steps)
+    if not steps:
+        nothing = dict.fromkeys(("bottlenecks", "totals", "operators", "files"), ())
+        return {"title": f"{run.record.run_id}: not profiled", **nothing}
     first, last = profiler.steps[0], profiler.steps[-1]
     which = f"step {first}" if steps == 1 else f"steps {first} to {last}"
     kinds = "" if profiler.operator_kinds is None else f" of {profiler.operator_kinds}"
-    device = has_device(profiler)
-    where = "device" if device else "host"
-    shown = _top(run)[:top]
-    total = profiler.self_cuda_time_total_ms if device else profiler.cpu_time_total_ms
-    return ProfileView(
-        title=f"Profile of {run.record.run_id}: {which}",
-        bottlenecks=tuple(map(one_line, find_bottlenecks(run.record))),
-        totals=tuple(_totals(run)),
-        operators=tuple(
+    where = "device" if run.has_device else "host"
+    shown = run.longest_first()[:top]
+    whole = profiler.self_cuda_time_total_ms if run.has_device else profiler.cpu_time_total_ms
+    return {
+        "title": f"Profile of {run.record.run_id}: {which}",
+        "bottlenecks": [*map(one_line, find_bottlenecks(run.record))],
+        "totals": _totals(run),
+        "operators": [
             (
                 row.name,
                 significant(row.count / steps, 3),
-                significant(self_ms(profiler, row) / steps, 3),
-                f"{100 * self_ms(profiler, row) / total:.1f}%" if total else "-",
+                significant(run.self_ms(row) / steps, 3),
+                f"{100 * run.self_ms(row) / whole:.1f}%" if whole else "-",
             )
             for row in shown
-        ),
-        operators_title=f"Operators by self time on the {where} ({len(shown)}{kinds})",
-        files=tuple(_files(run)),
-        against=against_view,
-    )
-
-
-def has_device(profiler: Profiler) -> bool:
-    """Return whether the device was traced and did any work."""
-    return bool(profiler.cuda_time_total_ms)
-
-
-def self_ms(profiler: Profiler, row: OperatorRow) -> float:
-    """Return an operator's self time on the device if it was traced, else on the host."""
-    return row.self_cuda_time_ms if has_device(profiler) else row.self_cpu_time_ms
-
-
-def _top(run: ProfiledRun) -> list[OperatorRow]:
-    """Return operators, longest first: all of them if known, else those in the record."""
-    profiler = run.profiler
-    listed = profiler.top_cuda_ops if has_device(profiler) else profiler.top_cpu_ops
-    rows = [row for row in run.operators if self_ms(profiler, row) > 0] or listed
-    return sorted(rows, key=lambda row: (-self_ms(profiler, row), row.name))
+        ],
+        "operators_title": f"Operators by self time on the {where} ({len(shown)}{kinds})",
+        "files": _files(run),
+    }
 
 
 def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
-    profiler = run.profiler
-    steps = len(profiler.steps)
+    profiler, steps = run.profiler, len(run.profiler.steps)
 
     def ms(value: float | None) -> str:
         return "-" if value is None else f"{significant(value, 3)} ms"
 
-    rows = [("wall time", ms(profiler.wall_ms))]
-    if profiler.wall_ms is not None:
-        rows[0] = ("wall time", f"{ms(profiler.wall_ms)}, {ms(profiler.wall_ms / steps)} per step")
-    rows.append(("host in operators", ms(profiler.cpu_time_total_ms)))
+    wall, idle = profiler.wall_ms, profiler.device_idle_pct
+    each = "" if wall is None else f", {ms(wall / steps)} per step"
+    rows = [
+        ("wall time", f"{ms(wall)}{each}"),
+        ("host in operators", ms(profiler.cpu_time_total_ms)),
+    ]
     why = run.record.unmeasured.get("profiler.cuda_time_total_ms")
     if why is not None or profiler.cuda_time_total_ms is None:
-        rows.append(("device", f"not traced: {why}" if why else "not traced"))
-        return rows
+        return [*rows, ("device", f"not traced: {why}" if why else "not traced")]
     rows += [
         ("waiting for device", ms(profiler.host_waits_ms)),
         ("device", ms(profiler.cuda_time_total_ms)),
-        ("device idle", _idle(profiler)),
+        ("device idle", "-" if idle is None else f"{significant(idle, 3)}% of the wall time"),
     ]
     if profiler.kernel_launches is not None:
-        rows.append(
-            ("kernel launches", f"{significant(profiler.kernel_launches / steps)} per step")
-        )
+        launches = significant(profiler.kernel_launches / steps)
+        rows.append(("kernel launches", f"{launches} per step"))
     return rows
 
 
-def _idle(profiler: Profiler) -> str:
-    idle = profiler.device_idle_pct
-    return "-" if idle is None else f"{significant(idle, 3)}% of the wall time"
-
-
 def _files(run: ProfiledRun) -> list[tuple[str, str]]:
-    profiler = run.profiler
-    found = []
+    profiler, found = run.profiler, []
     if profiler.trace_path is not None:
-        place = run.path(profiler.trace_path)
-        gone = "" if Path(place).exists() else " (not found)"
-        found.append(("trace", f"{place}{gone}"))
+        place = run.folder / profiler.trace_path
+        found.append(("trace", f"{place}{'' if place.exists() else ' (not found)'}"))
     elif why := run.record.unmeasured.get("profiler.trace_path"):
         found.append(("trace", why))
     if run.operators:
-        found.append(("operators", run.path(profiler.operators_path)))
+        found.append(("operators", str(run.folder / (profiler.operators_path or ""))))
     return found
 
 
-def _against(found: OperatorDifferences, name: str, top: int) -> AgainstView:
+def _against(found: OperatorDifferences, name: str, top: int) -> dict[str, Any]:
+    """Return what the templates show of the differences from another run."""
+    note = f"calls in one step of each look, without times: {found.reason}"
     if found.source == "profiler":
         before, after = found.baseline_total_ms or 0.0, found.current_total_ms or 0.0
+        change = f" ({signed(100 * (after / before - 1))})" if before else ""
         note = (
             f"self time on the {found.clock}, per step: "
-            f"{significant(before)} -> {significant(after)} ms"
+            f"{significant(before)} -> {significant(after)} ms{change}"
         )
-        if before:
-            note += f" ({signed(100 * (after / before - 1))})"
-    else:
-        note = f"calls in one step of each look, without times: {found.reason}"
-    rows = tuple(_difference_row(row) for row in found.rows[:top])
-    return AgainstView(f"Operators against {name}", note, rows, len(found.rows) - len(rows))
+    return {
+        "title": f"Operators against {name}",
+        "note": note,
+        "rows": [*map(_difference_row, found.rows[:top])],
+        "left_out": max(0, len(found.rows) - top),
+    }
 
 
 def _difference_row(row: OperatorDifference) -> Cells:
@@ -311,6 +254,6 @@ def _document(run: ProfiledRun, found: OperatorDifferences | None) -> dict[str, 
             for key, why in run.record.unmeasured.items()
             if key.split(".")[0] == "profiler"
         },
-        "operators": [row.model_dump() for row in _top(run)],
+        "operators": [row.model_dump() for row in run.longest_first()],
         "against": None if found is None else asdict(found),
     }

@@ -1,8 +1,10 @@
-"""Render a comparison: text and Markdown from templates and the view, JSON from its data."""
+"""Fill templates; render a comparison: text and Markdown from its view, JSON from its data."""
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import re
 import sys
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from canary.compare.report import Comparison
 from canary.errors import UsageError, counted, printable, writing
 from canary.record.jsonio import replace_file
 from canary.report.bisect_hint import Hint
+from canary.report.charts.theme import style_of_colours
 from canary.report.document import json_text
 from canary.report.escape import (
     NOT_PRINTED,
@@ -236,3 +239,22 @@ def write_text(path: Path, text: str) -> None:
     with writing(path, "choose another place with -o"):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, text)
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """Return a file of the templates; a style sheet begins with the colours."""
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    return style_of_colours() + text if name.endswith(".css") else text
+
+
+def source_of(text: str) -> str:
+    """Return the source by which a policy allows this style or script."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def filled_page(template: str, **values: Any) -> str:
+    """Return a template with these values; each text is one line without control characters."""
+    lines = {name: on_lines(value) for name, value in values.items()}
+    return NOT_PRINTED.sub("", environment(html=True).get_template(template).render(**lines))

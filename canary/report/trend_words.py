@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from canary.report.numbers import amount, signed
 from canary.trends.model import ChangePoint, Series, StoredPoint
@@ -33,9 +33,13 @@ def place_words(series: Series, change: ChangePoint) -> str:
 def change_words(series: Series, change: ChangePoint) -> str:
     """Return where a series began a new level: `step time +6.1% [4.0, 8.2] since commit 1a2b3c4d5,
     where the driver changed (1 -> 2), confirmed by five runs`."""
+    facts = [
+        f"where the {fact.name} changed ({fact.before} -> {fact.now})" for fact in change.machine
+    ]
+    more = f" and {len(facts) - MOST_FACTS} more" if len(facts) > MOST_FACTS else ""
     parts = [
         f"{series.title} {_size(series, change)} {_since(series, change)}",
-        *_machine(change),
+        f"{', '.join(facts[:MOST_FACTS])}{more}",
         _evidence(change),
     ]
     return ", ".join(filter(None, parts))
@@ -66,15 +70,6 @@ def _size(series: Series, change: ChangePoint) -> str:
         return f"{signed(change.percent)} [{low}, {high}]"
     ends = (amount(level.center, series.unit) for level in (before[-1], after[0]))
     return "went from {} to {}".format(*ends)
-
-
-def _machine(change: ChangePoint) -> Iterator[str]:
-    facts = [
-        f"where the {fact.name} changed ({fact.before} -> {fact.now})" for fact in change.machine
-    ]
-    if facts:
-        more = f" and {len(facts) - MOST_FACTS} more" if len(facts) > MOST_FACTS else ""
-        yield f"{', '.join(facts[:MOST_FACTS])}{more}"
 
 
 def _evidence(change: ChangePoint) -> str:

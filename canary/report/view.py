@@ -143,7 +143,7 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
         return tuple(rows[id(check)] for check in ordered if check.status in statuses)
 
     undecided, remedy = _said_once(_together(with_status("inconclusive")))
-    first = found.first_difference
+    first, causes = found.first_difference, found.diagnosis.suspects
     skipped = [one for one in ordered if one.status == "skip" and one.unjudged != "inapplicable"]
     failed = [check for check in ordered if check.failed]
     if failed:
@@ -177,7 +177,7 @@ def view_of(found: Comparison, hint: Hint | None = None) -> View:
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
         why=_why(found),
-        suspects=() if is_explained_crash(found) else _suspects(found),
+        suspects=() if is_explained_crash(found) else tuple(map(_suspect, causes)),
         alerts=tuple(alert.sentence() for alert in found.alerts[:SHOWN_ALERTS]),
         config=_changes(found.config_changes),
         environment=_changes(found.environment_changes),
@@ -225,10 +225,6 @@ def _why(found: Comparison) -> str:
     return NOT_FOUND if named == {RegressionCategory.UNKNOWN} else WHY
 
 
-def _suspects(found: Comparison) -> tuple[SuspectRow, ...]:
-    return tuple(map(_suspect, found.diagnosis.suspects))
-
-
 def _suspect(suspect: Suspect) -> SuspectRow:
     return SuspectRow(
         suspect.category.value,
@@ -273,13 +269,9 @@ def row_of(check: Check) -> CheckRow:
     if _too_wide(check):
         interval = BELOW_LIMIT if check.status == "pass" else TOO_NOISY
     elif check.interval is not None:
-        low, high = check.interval
-        unit = "" if check.scale == "%" else f" {check.scale}"
-        interval = (
-            f"{signed(low)} to {signed(high)}"
-            if check.scale == "%"
-            else f"{significant(low, 3)} to {significant(high, 3)}{unit}"
-        )
+        percent = check.scale == "%"
+        low, high = (signed(end) if percent else significant(end, 3) for end in check.interval)
+        interval = f"{low} to {high}{'' if percent else f' {check.scale}'}"
     return CheckRow(
         name=check.name,
         group=check.group,

@@ -12,10 +12,10 @@ from canary.imports.files import Before
 from canary.imports.preset import NO_PRESET, load_preset
 from canary.imports.reading import Asked, read_source
 from canary.imports.record import fill
-from canary.protocol.failure import failure_of, last_words
+from canary.protocol.failure import failure_of
 from canary.protocol.job import Job, Result
 from canary.protocol.record_writer import RecordWriter
-from canary.runner.exec.command import CommandRunner
+from canary.runner.exec.command import CommandRunner, exited
 from canary.runner.local import died
 from canary.runner.processes import RankProcesses
 
@@ -36,14 +36,7 @@ class LauncherRunner(CommandRunner):
             return Result(status="completed", command_code=0)
         if returncode is None or returncode < 0:
             return replace(died(returncode), command_code=returncode)
-        words = last_words(watch.printed())
-        return Result(
-            status="failed",
-            reason=f"the command exited with code {returncode}{f': {words}' if words else ''}",
-            failure=failure_of(words),
-            see_log=True,
-            command_code=returncode,
-        )
+        return replace(exited(returncode, watch), command_code=returncode)
 
 
 def require_preset(loaded: LoadedConfig) -> None:

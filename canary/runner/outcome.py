@@ -6,7 +6,7 @@ from pathlib import Path
 
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, counted
 from canary.protocol.job import Result
-from canary.record.alerts import WORST_FIRST, alert_words
+from canary.record.alert import WORST_FIRST, alert_words
 from canary.record.bottlenecks import one_line
 from canary.record.digits import significant
 from canary.record.end_loss import end_loss_words

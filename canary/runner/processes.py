@@ -9,8 +9,9 @@ import re
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -24,12 +25,11 @@ EXIT_CODE = re.compile(r"exitcode\s*:\s*(-?\d+)\)?\s*(?:local_rank: \d+ )?\(pid:
 """Torchrun's report of a process that failed."""
 
 
-@dataclass(frozen=True)
-class RankFailure:
+class RankFailure(NamedTuple):
     """A rank that did not complete; `moment` in seconds since the epoch."""
 
-    rank: int
     moment: float
+    rank: int
     result: Result | None
 
 
@@ -111,7 +111,7 @@ class RankProcesses:
             return results.get(0)
         failures = self._failures(results)
         if failures:
-            first = min(failures, key=lambda failure: (failure.moment, failure.rank))
+            first = min(failures, key=lambda failure: failure[:2])
             return replace(self._explained(first), ranks=facts | {"failed_rank": first.rank})
         if not results:
             return None
@@ -126,10 +126,10 @@ class RankProcesses:
         for rank in self._pulses:
             result = results.get(rank)
             if result is None:
-                found.append(RankFailure(rank, self._alive_at.get(rank, 0.0), None))
+                found.append(RankFailure(self._alive_at.get(rank, 0.0), rank, None))
             elif result.status != "completed":
                 file = rank_path(Path(self._job.result_file), rank)
-                found.append(RankFailure(rank, file.stat().st_mtime, result))
+                found.append(RankFailure(file.stat().st_mtime, rank, result))
         causes = [f for f in found if f.result is None or f.result.status != "interrupted"]
         return causes or found
 
@@ -170,13 +170,10 @@ class RankProcesses:
             return "".join(f"it is at {where}" for where in places.values())
         return "; ".join(f"rank {rank} is at {where}" for rank, where in places.items())
 
-    def _rows(self, rank: int) -> list[dict[str, float]]:
-        rows = jsonio.read_rows(rank_path(Path(self._job.rows_file), rank))
-        return [row for row in rows if row["launch"] == self._job.launch]
-
     def how_far(self, rank: int = 0) -> str:
         """Return how many steps a rank has done, in words."""
-        rows = self._rows(rank)
+        written = jsonio.read_rows(rank_path(Path(self._job.rows_file), rank))
+        rows = [row for row in written if row["launch"] == self._job.launch]
         return f"after step {rows[-1]['step']}" if rows else "before its first step"
 
 

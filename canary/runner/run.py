@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -139,10 +137,17 @@ def _launch(session: Session, job: Job, deadline: float, watch: HeldDevice) -> R
     """Run one launch."""
     runner = runner_for(session, job.launch, Path(job.cache_dir), watch)
     session.launch_begins(job.launch, steps_of(session.config))
-    with _sampling(watch, session):
-        # For `canary serve`.
-        session.readings = Readings(watch.latest, reading_path(Path(job.scratch_dir)))
+    # For `canary serve`.
+    session.readings = Readings(watch.latest, reading_path(Path(job.scratch_dir)))
+    try:
         return runner.run(job, session, deadline)
+    finally:
+        sampler = watch.stop_sampling()
+        if sampler is not None:
+            record, sampled = session.record, sampler.figures(session.training_time())
+            record.memory.sampled = sampled
+            record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
+            record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
 
 
 def steps_of(config: CanaryConfig) -> int | None:
@@ -166,19 +171,6 @@ def runner_for(session: Session, launch: int, cache_dir: Path, watch: HeldDevice
     start = passed_on if session.echo and launch == 0 else log_only
     runner = CommandRunner if config.imports is None else LauncherRunner
     return runner(folder.log, inherited, config.command, start, on_start)
-
-
-@contextlib.contextmanager
-def _sampling(watch: HeldDevice, session: Session) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        sampler = watch.stop_sampling()
-        if sampler is not None:
-            record, sampled = session.record, sampler.figures(session.training_time())
-            record.memory.sampled = sampled
-            record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
-            record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
 
 
 def _keep(session: Session, result: Result) -> None:

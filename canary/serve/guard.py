@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from email.message import Message
 
-from canary.report.html import asset, source_of
+from canary.report.render import asset, source_of
 
 LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?", re.ASCII | re.IGNORECASE)
 """Names of this server. ssh may forward another port."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from canary.errors import InputError
-from canary.record.alerts import alert_words
-from canary.report.html import filled
+from canary.record.alert import alert_words
+from canary.report.render import filled_page
 from canary.runner.display import figures
 from canary.runner.display.figures import Pace
 from canary.serve.following import UNREADABLE, Following
@@ -51,7 +51,7 @@ class LiveRun:
             self._draw()
         alerts = [alert_words(alert) for alert in seen.alerts.values()]
         phases = figures.phase_parts(seen.pace)[:MOST_PHASES]
-        return filled(
+        return filled_page(
             "live.html.jinja",
             title=seen.record.name or "canary",
             subtitle=self._place.name,
@@ -78,7 +78,7 @@ class LiveRun:
             ]
         except (InputError, *UNREADABLE):
             made = []  # A stranger made its rows up; the numbers stay.
-        self._charts = Markup(filled("charts.html.jinja", charts=made) if made else "")
+        self._charts = Markup(filled_page("charts.html.jinja", charts=made) if made else "")
         used = time.process_time() - used
         self._charts_due = self.asked + max(CHARTS_EVERY_S, used / CHARTS_SHARE)
 

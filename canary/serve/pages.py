@@ -17,8 +17,8 @@ from canary.ladder.results import FILE, load_result
 from canary.record.folder import RunFolder
 from canary.record.ranks import rank_files
 from canary.record.strangers import seen_record, stamp
-from canary.report.html import filled
 from canary.report.pages import comparisons_text
+from canary.report.render import filled_page
 from canary.serve.listing import HEADINGS, Listing, Place, RunLine, above
 from canary.serve.live import EVERY_MS, LiveRun
 
@@ -68,7 +68,7 @@ class Site:
             (name, tuple(line for line in lines if line.place.campaign == name))
             for name in ("", *campaigns)
         )
-        return filled(
+        return filled_page(
             "runs.html.jinja",
             folder=str(self.root),
             every_ms=EVERY_MS,
@@ -142,10 +142,10 @@ class Site:
 
 def with_way_back(text: str) -> str:
     """Return a report with a link to the list of runs."""
-    return text.replace("<body>\n", f"<body>\n{filled('served_nav.html.jinja')}", 1)
+    return text.replace("<body>\n", f"<body>\n{filled_page('served_nav.html.jinja')}", 1)
 
 
 def message(title: str, hint: str) -> str:
     """Return a page that says why there is no other."""
     title, hint = (f"{text[:1].upper()}{text[1:]}" for text in (title, hint))
-    return filled("served_message.html.jinja", title=title, hint=hint, every_ms=0)
+    return filled_page("served_message.html.jinja", title=title, hint=hint, every_ms=0)

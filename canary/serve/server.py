@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from canary.errors import CanaryError, InputError, MachineError, UsageError
-from canary.report.html import asset
 from canary.report.pages import require_charts
+from canary.report.render import asset
 from canary.serve.following import UNREADABLE
 from canary.serve.guard import answer_headers, refusal
 from canary.serve.pages import NoSuchPage, Site, message

@@ -15,9 +15,9 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from canary.errors import printable
 from canary.record import jsonio
 from canary.report.charts.theme import LIGHT
+from canary.report.escape import on_lines
 
 MOST = 120
 """Points of one series in a chart."""
@@ -77,20 +77,9 @@ class Chart:
 
     def svg(self) -> str:
         """Draw it."""
-        spec = jsonio.dumps(_drawable(self.spec()))
+        # A control character in a record's text would end the engine or the process.
+        spec = jsonio.dumps(on_lines(self.spec()))
         return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
-
-
-def _drawable(value: Any) -> Any:
-    """Return a specification whose texts are on one line, without control characters: a record's
-    text would end the engine or the process."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, Mapping):
-        return {key: _drawable(inner) for key, inner in value.items()}
-    if isinstance(value, Sequence):
-        return [_drawable(inner) for inner in value]
-    return value
 
 
 @functools.cache
@@ -129,6 +118,18 @@ def _config() -> dict[str, Any]:
         text=alt.MarkConfig(color=INK, fontSize=12),
     ).to_dict()
     return found
+
+
+def of_kinds(
+    field: str, styles: Mapping[str, tuple[str, str]], points: Points
+) -> tuple[alt.Color, alt.Shape]:
+    """Return colour and shape by a text field of the points, in the order of the `styles`."""
+    there = {point[field] for point in points}
+    domain = [kind for kind in styles if kind in there]
+    colours, shapes = (
+        alt.Scale(domain=domain, range=[styles[kind][part] for kind in domain]) for part in (0, 1)
+    )
+    return alt.Color(f"{field}:N", scale=colours), alt.Shape(f"{field}:N", scale=shapes)
 
 
 def kept_steps(series: Sequence[Mapping[int, float]]) -> list[int]:

@@ -7,7 +7,7 @@ import math
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
@@ -48,8 +48,6 @@ IN_ITS_UNIT = ("mean", "median", "last", "max", "min", "area", "at")
 """Statistics whose limit can be drawn beside the values."""
 _GATE = re.compile(rf"metrics\.(.+)\.({'|'.join(get_args(Statistic))})(\.\d+)?", re.DOTALL)
 MOST_CHARTS = 20
-Band = Mapping[int, tuple[float, float, float]]
-"""Least, median and largest value of the baseline's runs by step."""
 
 STEP = alt.X(
     "step:Q",
@@ -83,48 +81,69 @@ def _chart(
     read: Callable[[ShownRun], Series],
     limits: Sequence[float] = (),
 ) -> Iterator[Chart]:
-    now = read(sides.newest)
-    before = [series for series in map(read, sides.baseline) if series]
-    if not now:
+    curve = _Curve.of(sides, read)
+    if not curve.now:
         return
-    steps = kept_steps([now, *before])
-    band = {step: found for step in steps if (found := _range(before, step))}
-    left = _leaves(now, before)
-    alerts = _alerts(sides.newest, now) if name == "loss" else {}
-    finding = _finding(now, before, left, _ends(sides, name, now, before))
+    left = _leaves(curve)
+    alerts = _alerts(sides.newest, curve.now) if name == "loss" else {}
+    finding = _finding(curve, left, _ends(sides, name, curve))
     if limits:
         finding += f" Limit: {' and '.join(map(significant, limits))}."
-    layers = (*_layers(title, now, band, steps, left, alerts), *_limit_lines(limits))
+    steps = sorted({*curve.steps, *alerts})
     yield Chart(
         name,
         title,
         finding,
-        (*_columns(before), "alert"),
-        tuple(
-            (*_row(step, now, before, band), alerts.get(step)) for step in sorted({*steps, *alerts})
-        ),
-        layers,
+        (*curve.columns, "alert"),
+        tuple((*curve.row(step), alerts.get(step)) for step in steps),
+        (*_layers(title.lower(), curve, left, alerts), *_limit_lines(limits)),
     )
 
 
 def cost_charts(sides: ShownSides) -> Iterator[Chart]:
     """Yield step time and memory of the newest current run, if its steps are known."""
     for name, cost in COSTS.items():
-        now = cost.read(sides.newest)
-        if not now:
-            continue
-        before = [series for series in map(cost.read, sides.baseline) if series]
-        steps = kept_steps([now, *before])
-        band = {step: found for step in steps if (found := _range(before, step))}
-        yield Chart(
-            name,
-            cost.title,
-            _cost_finding(cost, sides, now),
-            _columns(before),
-            tuple(_row(step, now, before, band) for step in steps),
-            # From 0 on: noise must not look like a leak.
-            tuple(_layers(cost.unit, now, band, steps, None, {}, zero=True)),
-        )
+        curve = _Curve.of(sides, cost.read)
+        if curve.now:
+            yield Chart(
+                name,
+                cost.title,
+                _cost_finding(cost, sides, curve.now),
+                curve.columns,
+                tuple(map(curve.row, curve.steps)),
+                # From 0 on: noise must not look like a leak.
+                tuple(_layers(cost.unit, curve, zero=True)),
+            )
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """One number over the steps: of the newest run, and of the baseline's runs that have it."""
+
+    now: Series
+    before: Sequence[Series]
+    steps: Sequence[int]
+    """Those that are drawn."""
+
+    @classmethod
+    def of(cls, sides: ShownSides, read: Callable[[ShownRun], Series]) -> _Curve:
+        now, before = read(sides.newest), [one for one in map(read, sides.baseline) if one]
+        return cls(now, before, kept_steps([now, *before]) if now else ())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        of_baseline = ("baseline, median", "baseline, least", "baseline, most")
+        return ("step", "current", *(of_baseline if self.before else ()))
+
+    def row(self, step: int) -> tuple[Cell, ...]:
+        low, middle, high = self.range_at(step) or (None, None, None)
+        drawn = (middle, low, high) if step in self.steps else (None,) * 3
+        return (step, self.now.get(step), *(drawn if self.before else ()))
+
+    def range_at(self, step: int) -> tuple[float, float, float] | None:
+        """Return the least, median and largest finite value of the baseline's runs at a step."""
+        values = finite([one[step] for one in self.before if step in one])
+        return (min(values), statistics.median(values), max(values)) if values else None
 
 
 def _cost_finding(cost: Cost, sides: ShownSides, now: Series) -> str:
@@ -185,15 +204,6 @@ COSTS = {
 }
 
 
-def _columns(before: Sequence[Series]) -> tuple[str, ...]:
-    of_baseline = ("baseline, median", "baseline, least", "baseline, most") if before else ()
-    return ("step", "current", *of_baseline)
-
-
-def _row(step: int, now: Series, before: Sequence[Series], band: Band) -> tuple[Cell, ...]:
-    return (step, now.get(step), *(_ordered(band.get(step)) if before else ()))
-
-
 def _limit_lines(limits: Sequence[float]) -> Iterator[Layer]:
     """Yield the limits of gates as dashed lines across the chart."""
     if limits:
@@ -201,21 +211,10 @@ def _limit_lines(limits: Sequence[float]) -> Iterator[Layer]:
         yield Layer([{"limit": limit} for limit in limits], rule.encode(y="limit:Q"))
 
 
-def _ordered(found: tuple[float, float, float] | None) -> tuple[float | None, ...]:
-    """Return the median first."""
-    return (None,) * 3 if found is None else (found[1], found[0], found[2])
-
-
-def _range(before: Sequence[Series], step: int) -> tuple[float, float, float] | None:
-    """Return the least, median and largest finite value of the baseline's runs at a step."""
-    values = finite([one[step] for one in before if step in one])
-    return (min(values), statistics.median(values), max(values)) if values else None
-
-
-def _leaves(now: Series, before: Sequence[Series]) -> int | None:
+def _leaves(curve: _Curve) -> int | None:
     """Return the first step at which the current run is outside of the baseline's range."""
-    for step, value in sorted(now.items()):
-        found = _range(before, step)
+    for step, value in sorted(curve.now.items()):
+        found = curve.range_at(step)
         if found and not found[0] <= value <= found[2]:
             return step
     return None
@@ -230,28 +229,21 @@ def _alerts(run: ShownRun, now: Series) -> dict[int, str]:
     return found
 
 
-def _ends(
-    sides: ShownSides, name: str, now: Series, before: Sequence[Series]
-) -> tuple[float | None, float | None]:
+def _ends(sides: ShownSides, name: str, curve: _Curve) -> tuple[float | None, float | None]:
     """Return (current, baseline) at the end; of the loss, the figures of the comparison."""
     if name == "loss" and sides.found is not None:
         summaries = (sides.found.current.summary, sides.found.baseline.summary)
         ends = [number(summary.get("final_loss")) for summary in summaries]
         return ends[0], ends[1]
-    was = finite([end for end in map(_end, before) if end is not None])
-    return _end(now), statistics.median(was) if was else None
+    end, *ends = (
+        end_value([value for _, value in sorted(one.items())]) for one in (curve.now, *curve.before)
+    )
+    was = finite([one for one in ends if one is not None])
+    return end, statistics.median(was) if was else None
 
 
-def _end(series: Series) -> float | None:
-    return end_value([value for _, value in sorted(series.items())])
-
-
-def _finding(
-    now: Series,
-    before: Sequence[Series],
-    left: int | None,
-    ends: tuple[float | None, float | None],
-) -> str:
+def _finding(curve: _Curve, left: int | None, ends: tuple[float | None, float | None]) -> str:
+    now, before = curve.now, curve.before
     odd = [step for step, value in sorted(now.items()) if not math.isfinite(value)]
     bad = f" {len(odd)} of {len(now)} steps are not finite, from step {odd[0]} on." if odd else ""
     end, was = ends
@@ -277,16 +269,15 @@ def _finding(
 
 def _layers(
     title: str,
-    now: Series,
-    band: Band,
-    steps: Sequence[int],
-    left: int | None,
-    alerts: dict[int, str],
+    curve: _Curve,
+    left: int | None = None,
+    alerts: Iterable[int] = (),
     *,
     zero: bool = False,
 ) -> Iterator[Layer]:
-    scale = alt.Scale(zero=zero)
-    y = alt.Y("value:Q", title=title if zero else title.lower(), scale=scale)
+    now, scale = curve.now, alt.Scale(zero=zero)
+    y = alt.Y("value:Q", title=title, scale=scale)
+    band = {step: found for step in curve.steps if (found := curve.range_at(step))}
     if band:
         area = [{"step": step, "least": low, "most": high} for step, (low, _, high) in band.items()]
         marks = alt.Chart().mark_area(color=BASELINE, opacity=0.25)
@@ -298,7 +289,7 @@ def _layers(
         {"step": step, "value": middle, "side": BEFORE} for step, (_, middle, _) in band.items()
     ]
     of_run: list[dict[str, Any]] = [
-        {"step": step, "value": now[step], "side": NOW} for step in steps if step in now
+        {"step": step, "value": now[step], "side": NOW} for step in curve.steps if step in now
     ]
     for points, width in ((of_run, 2.5), (of_band, 1.25)):
         line = alt.Chart().mark_line(strokeWidth=width)

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 import altair as alt
 
 from canary.baseline.comparability import own_slug
-from canary.report.charts.chart import BAD, BASELINE, FAINT, GOOD, INK, Chart, Layer, kept_steps
+from canary.report.charts.chart import (
+    BAD,
+    BASELINE,
+    FAINT,
+    GOOD,
+    INK,
+    Chart,
+    Layer,
+    kept_steps,
+    of_kinds,
+)
 from canary.report.charts.theme import LIGHT
 from canary.report.numbers import signed
 from canary.report.trend_words import SHOWN_DIGITS, place_words, series_sentence
@@ -168,19 +178,9 @@ def _runs(shown: Sequence[_Point], y: alt.Y) -> Iterator[Layer]:
         scale=alt.Scale(zero=False, nice=False),
     )
     kinds = [{"run": p.number, "value": p.value, "kind": _kind(p.run)} for p in shown]
-    there = {kind["kind"] for kind in kinds}
-    domain = [kind for kind in KINDS if kind in there]
-    colours, shapes = ([KINDS[kind][part] for kind in domain] for part in (0, 1))
+    colour, shape = of_kinds("kind", KINDS, kinds)
     marks = alt.Chart().mark_point(filled=True, size=40, opacity=0.9)
-    yield Layer(
-        kinds,
-        marks.encode(
-            x=x,
-            y=y,
-            color=alt.Color("kind:N", scale=alt.Scale(domain=domain, range=colours)),
-            shape=alt.Shape("kind:N", scale=alt.Scale(domain=domain, range=shapes)),
-        ),
-    )
+    yield Layer(kinds, marks.encode(x=x, y=y, color=colour, shape=shape))
 
 
 def _kind(run: StoredPoint) -> str:
@@ -194,7 +194,8 @@ def _changes(series: Series) -> Iterator[Layer]:
     stand the change, its commit and what changed on the machine."""
     styles: dict[tuple[str, str], list[dict[str, float]]] = {}
     for change in series.changes[-MOST_RULES:]:
-        style = (_colour(change.worse, series), change.standing)
+        colour = BAD if change.worse else GOOD
+        style = (FAINT if series.lower_is_better is None else colour, change.standing)
         styles.setdefault(style, []).append({"run": change.place + 0.5})
     for (colour, standing), rows in styles.items():
         dash = DASHES.get(standing, SOLID)
@@ -216,12 +217,6 @@ def _changes(series: Series) -> Iterator[Layer]:
             strokeWidth=width,
         )
         yield Layer(labels, text.encode(x="run:Q", y=alt.value(4), text="text:N"))
-
-
-def _colour(worse: bool, series: Series) -> str:
-    if series.lower_is_better is None:
-        return FAINT
-    return BAD if worse else GOOD
 
 
 def _label(series: Series, change: ChangePoint) -> str:

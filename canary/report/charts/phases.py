@@ -30,19 +30,29 @@ def phase_charts(sides: ShownSides) -> Iterator[Chart]:
 
 
 def _both(growth: StepGrowth) -> Chart:
-    shown = [phase for phase in growth.phases if _share(phase, growth) > LEAST]
+    shares = {
+        phase.phase: (
+            _percent(phase.baseline_s, growth.baseline_s),
+            _percent(phase.current_s, growth.current_s),
+        )
+        for phase in growth.phases
+    }
+    shown = [phase for phase in growth.phases if max(shares[phase.phase]) > 100 * LEAST]
     bars: list[dict[str, Any]] = [
         {
             "phase": phase.phase,
             "side": side,
             "ms": 1e3 * seconds,
-            "words": f"{_percent(seconds, step_s):.0f}%{grown}",
+            "words": f"{share:.0f}%{grown}",
             "grew": bool(grown),
         }
         for phase in shown
-        for side, seconds, step_s, grown in (
-            (BEFORE, phase.baseline_s, growth.baseline_s, ""),
-            (NOW, phase.current_s, growth.current_s, f" ▲ {_change(phase)}" * phase.stands_out),
+        for side, seconds, share, grown in (
+            (BEFORE, phase.baseline_s, shares[phase.phase][0], ""),
+            (
+                *(NOW, phase.current_s, shares[phase.phase][1]),
+                f" ▲ {_change(phase)}" * phase.stands_out,
+            ),
         )
     ]
     longest = max((bar["ms"] for bar in bars), default=1.0)
@@ -71,21 +81,13 @@ def _both(growth: StepGrowth) -> Chart:
             phase.phase,
             1e3 * phase.baseline_s,
             1e3 * phase.current_s,
-            _percent(phase.baseline_s, growth.baseline_s),
-            _percent(phase.current_s, growth.current_s),
+            *shares[phase.phase],
             "grew" if phase.stands_out else "",
         )
         for phase in growth.phases
     )
     columns = ("phase", "baseline ms", "current ms", "baseline %", "current %", "marked")
     return Chart("phases", "Phases of a step", _finding(growth), columns, rows, tuple(layers))
-
-
-def _share(phase: PhaseGrowth, growth: StepGrowth) -> float:
-    return max(
-        phase.baseline_s / growth.baseline_s if growth.baseline_s else 0.0,
-        phase.current_s / growth.current_s if growth.current_s else 0.0,
-    )
 
 
 def _percent(seconds: float, step_s: float) -> float:

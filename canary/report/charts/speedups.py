@@ -8,10 +8,10 @@ from typing import Literal
 
 import altair as alt
 
-from canary.report.charts.chart import BAD, FAINT, GOOD, Chart, Layer
+from canary.report.charts.chart import BAD, FAINT, GOOD, Chart, Layer, of_kinds
 
 Guard = Literal["holds", "UNSAFE", "not run", "reference"]
-GUARDS: dict[Guard, tuple[str, str]] = {
+GUARDS: dict[str, tuple[str, str]] = {
     "holds": (GOOD, "circle"),
     "UNSAFE": (BAD, "cross"),
     "not run": (FAINT, "triangle-up"),
@@ -54,19 +54,14 @@ def speed_up_charts(title: str, finding: str, speeds: Sequence[Speed]) -> Iterat
     order = [_short(one.name) for one in speeds]
     y = alt.Y("name:N", title=None, sort=order)
     x = alt.X("ratio:Q", title="times the baseline's samples/s", scale=alt.Scale(zero=False))
-    shown = [guard for guard in GUARDS if any(one.guard == guard for one in speeds)]
-    colours = alt.Scale(domain=shown, range=[GUARDS[guard][0] for guard in shown])
-    shapes = alt.Scale(domain=shown, range=[GUARDS[guard][1] for guard in shown])
+    colour, shape = of_kinds("guard", GUARDS, points)
     interval = alt.Chart().mark_rule(strokeWidth=3, opacity=0.5)
     dots = alt.Chart().mark_point(filled=True, size=80, opacity=1)
-    colour = alt.Color("guard:N", scale=colours)
     known = [point for point in points if point["low"] is not None]
     layers = [
         Layer([{"one": 1.0}], alt.Chart().mark_rule(color=FAINT).encode(x="one:Q")),
         Layer(known, interval.encode(x="low:Q", x2="high:Q", y=y, color=colour)),
-        Layer(
-            points, dots.encode(x=x, y=y, color=colour, shape=alt.Shape("guard:N", scale=shapes))
-        ),
+        Layer(points, dots.encode(x=x, y=y, color=colour, shape=shape)),
     ]
     rows = tuple((one.name, one.ratio, one.low, one.high, one.guard) for one in speeds)
     columns = ("name", "speed-up", "interval from", "interval to", "guard")

@@ -6,45 +6,31 @@ dark. Every pair that means something also differs in dash, shape or word.
 
 from __future__ import annotations
 
-LIGHT = {
-    "ink": "#24292f",
-    "faint": "#59636e",
-    "line": "#d1d9e0",
-    "paper": "#ffffff",
-    "raised": "#f6f8fa",
-    "baseline": "#4f6d8f",
-    "current": "#bc4c00",
-    "bad": "#a40e26",
-    "good": "#1a7f37",
-    "unsure": "#7d4e00",
-    "blue": "#0072b2",
-    "purple": "#8250df",
-    "teal": "#1b7c83",
-    "brown": "#9a6700",
+COLOURS = {
+    "ink": ("#24292f", "#e6edf3"),
+    "faint": ("#59636e", "#9da7b1"),
+    "line": ("#d1d9e0", "#3d444d"),
+    "paper": ("#ffffff", "#0d1117"),
+    "raised": ("#f6f8fa", "#161b22"),
+    "baseline": ("#4f6d8f", "#8db4e0"),
+    "current": ("#bc4c00", "#f0883e"),
+    "bad": ("#a40e26", "#ff8182"),
+    "good": ("#1a7f37", "#56d364"),
+    "unsure": ("#7d4e00", "#e3b341"),
+    "blue": ("#0072b2", "#58a6ff"),
+    "purple": ("#8250df", "#bc8cff"),
+    "teal": ("#1b7c83", "#39c5cf"),
+    "brown": ("#9a6700", "#d29922"),
 }
-DARK = {
-    "ink": "#e6edf3",
-    "faint": "#9da7b1",
-    "line": "#3d444d",
-    "paper": "#0d1117",
-    "raised": "#161b22",
-    "baseline": "#8db4e0",
-    "current": "#f0883e",
-    "bad": "#ff8182",
-    "good": "#56d364",
-    "unsure": "#e3b341",
-    "blue": "#58a6ff",
-    "purple": "#bc8cff",
-    "teal": "#39c5cf",
-    "brown": "#d29922",
-}
+"""Each light and dark."""
+LIGHT = {name: light for name, (light, _) in COLOURS.items()}
 
 
 def style_of_colours() -> str:
     """Return the style sheet's part that names the colours and recolours pictures."""
     light, dark = (
-        " ".join(f"--{name}: {colour};" for name, colour in colours.items())
-        for colours in (LIGHT, DARK)
+        " ".join(f"--{name}: {colours[shade]};" for name, colours in COLOURS.items())
+        for shade in (0, 1)
     )
     pictures = "\n".join(
         f'[{part}="{colour}"] {{ {part}: var(--{name}); }}'

@@ -82,7 +82,6 @@ def shown_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {label: value for label, value in values.items() if value is not None}
 
 
-UNWATCHED = "not watched; what it leaves is read"
 MB, GB = 2**20, 2**30
 
 
@@ -167,8 +166,3 @@ def phase_parts(pace: Pace) -> list[tuple[str, float]]:
         totals.update(row["phases"])
     shares = ((name, seconds / wall) for name, seconds in shown_phases(totals).items())
     return [(name, share) for name, share in shares if share >= 0.005]
-
-
-def phase_words(parts: list[tuple[str, float]]) -> list[str]:
-    """Return words like `rollout 45%`."""
-    return [f"{name} {100 * share:.0f}%" for name, share in parts]

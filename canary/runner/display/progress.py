@@ -13,7 +13,7 @@ from typing import TextIO
 from canary.config.schema import CanaryConfig
 from canary.errors import counted, printable
 from canary.protocol.job import Listener, Result
-from canary.record.alerts import alert_words
+from canary.record.alert import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
 from canary.runner.display.figures import Pace
@@ -70,7 +70,7 @@ class Progress(Listener):
         self._pace.begin(steps)
         self._last = time.monotonic()
         length = "the whole training" if steps is None else counted(steps, "step")
-        unwatched = f", {figures.UNWATCHED}" if self._unwatched else ""
+        unwatched = ", not watched; what it leaves is read" if self._unwatched else ""
         name = f"launch {index + 1}" if index else "training"
         self._print(f"{name}: {length}{unwatched}")
 
@@ -100,7 +100,7 @@ class Progress(Listener):
     def _line(self) -> str:
         pace = self._pace
         largest = sorted(figures.phase_parts(pace), key=lambda part: -part[1])[:SHOWN_PHASES]
-        phases = figures.phase_words(largest)
+        phases = [f"{name} {100 * share:.0f}%" for name, share in largest]
         parts = figures.speed(pace) + figures.machine(pace) + figures.learning(pace)
         parts += [" ".join(phases)] if phases else []
         return " · ".join([f"{STEP}{figures.count(pace)}", *figures.time_left(pace), *parts])

@@ -44,6 +44,7 @@ TRAINS = (
     "give the command that trains, or use canary.Recorder in your training loop; the canary cannot "
     "watch a Python started with -I, -S or -E"
 )
+NO_RESULT = Result(status="failed")
 BY_HAND = "use canary.Recorder in this loop, because it changes its parameters itself"
 
 
@@ -151,34 +152,21 @@ class CommandRunner(LocalRunner):
             )
             return replace(result, notes=(*result.notes, note), command_code=0)
         elif result.status == "completed" and returncode:
-            words = last_words(watch.printed())
             # A loop may have been left by an exit: only a Trainer or a Recorder knows its end.
             known = result.training.get("trainer") != TORCH_LOOP
-            trained = "the training completed, then" if known else f"{watch.how_far()},"
-            result = replace(
-                result,
-                status="failed",
-                reason=f"{trained} the command exited with code {returncode}{_after(words)}",
-                failure=failure_of(words),
-                see_log=True,
-            )
+            trained = "the training completed, then " if known else f"{watch.how_far()}, "
+            result = exited(returncode, watch, trained, of=result)
         return replace(result, command_code=returncode)
 
     def _without_result(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
         if any(Path(job.scratch_dir).glob("claim*")):
             return died(returncode)
-        words = last_words(watch.printed())
         if returncode:
-            return Result(
-                status="failed",
-                reason=f"the command exited with code {returncode} before training{_after(words)}",
-                failure=failure_of(words),
-                hint=_interpreter(job),
-                see_log=True,
-            )
+            ended = exited(returncode, watch, when=" before training")
+            return replace(ended, hint=_interpreter(job))
         reason, hint = self._why_untrained(job)
-        if words:
-            reason += f"; its last line was{_after(words)}"
+        if words := last_words(watch.printed()):
+            reason += f"; its last line was: {words}"
         return Result(status="failed", reason=reason, hint=hint, usage_error=True)
 
     def _why_untrained(self, job: Job) -> tuple[str, str]:
@@ -243,9 +231,19 @@ def _backwards(marks: Path) -> str:
     return f"backward ran{times}, but no torch optimizer was made and no Trainer was called"
 
 
-def _after(words: str) -> str:
-    """Return the command's last line as the end of a message."""
-    return f": {words}" if words else ""
+def exited(
+    code: int,
+    watch: RankProcesses,
+    before: str = "",
+    when: str = "",
+    of: Result = NO_RESULT,
+) -> Result:
+    """Return the result of a command that ended with an error, with its last line. `of`: what its
+    training left."""
+    words = last_words(watch.printed())
+    reason = f"{before}the command exited with code {code}{when}{f': {words}' if words else ''}"
+    failure = failure_of(words)
+    return replace(of, status="failed", reason=reason, failure=failure, see_log=True)
 
 
 def _interpreter(job: Job) -> str | None:

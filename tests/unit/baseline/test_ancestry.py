@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,14 +129,14 @@ def test_files_are_not_fetched(
     remote: Remote, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds: set[str] = set()
-    answer = ancestry._answer
+    fetch = ancestry._fetch
 
-    def looking(scratch: Scratch, words: str) -> Ancestry:
+    def looking(scratch: Scratch, url: str, wanted: Mapping[str, str]) -> None:
+        fetch(scratch, url, wanted)
         command = ("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)")
         kinds.update(scratch.git(*command).text.split())
-        return answer(scratch, words)
 
-    monkeypatch.setattr(ancestry, "_answer", looking)
+    monkeypatch.setattr(ancestry, "_fetch", looking)
     right(ancestry_of(remote, repository.main[5], repository.pr[2]), repository)
     assert kinds == {"commit"}
 

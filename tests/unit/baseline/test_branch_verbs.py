@@ -19,8 +19,8 @@ from canary.baseline.branch import Remote, pull, push
 from canary.baseline.history import drawer, entries
 from canary.baseline.origin import Surroundings, context_of_run, remote_of, token_for
 from canary.baseline.verbs import pull_text
-from canary.campaign import bootstrap as bootstrapping
-from canary.campaign.bootstrap import bootstrap
+from canary.campaign import calibrate as calibrating
+from canary.campaign.calibrate import bootstrap
 from canary.cli import main
 from canary.config.load import load_config
 from canary.config.token import SHOWN, Token
@@ -280,7 +280,7 @@ def standing_in(monkeypatch: pytest.MonkeyPatch, status: str = "completed") -> l
             raise RunFailed(f"run 2 is {status}", status)
         return committed(record(len(ran)), sha_of(7)), Path(f"out/{len(ran)}")
 
-    monkeypatch.setattr(bootstrapping, "completed_run", completed_run)
+    monkeypatch.setattr(calibrating, "completed_run", completed_run)
     return ran
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from canary.bisect.candidates import MOST_KEPT, Commits
 from canary.bisect.search import CannotRun, bits
-from canary.bisect.states import Recipe, own_caches
+from canary.bisect.states import own_caches
 from canary.campaign import environments
 from canary.errors import UsageError
 from tests.unit.bisect.workshop import Repository, diamond
@@ -90,9 +90,9 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bench_of(made: Repository, folder: Path, setup: str | None = None) -> Commits:
-    config = made.root / "canary.yaml"
-    recipe = Recipe(made.root, config, folder, setup=setup, everywhere=False)
-    return replace(made.between("HEAD~9", "HEAD"), recipe=recipe)
+    between = made.between("HEAD~9", "HEAD")
+    code = replace(between.code, config=made.root / "canary.yaml", output_dir=folder)
+    return replace(between, code=code, setup=setup, everywhere=False)
 
 
 def test_a_commit_runs_its_own_files_beside_the_users_checkout(

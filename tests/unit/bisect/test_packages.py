@@ -39,7 +39,7 @@ print(EXPRESSION)
 class ReadingSide(Side):
     """A side whose loss is what its Python prints."""
 
-    def run_with(self, settings: Sequence[str], *shown: object) -> RunRecord:
+    def run_with(self, settings: Sequence[str] = (), *shown: object) -> RunRecord:
         text = LOSS.replace("EXPRESSION", (self.folder / "loss.txt").read_text())
         code, out, err = run_child([str(self.python), "-c", text], self.folder, self.environment)
         number = sum(1 for _ in self.output_dir.parents[1].rglob("metrics.json"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +11,8 @@ from pathlib import Path
 from canary.bisect.candidates import Commits, commits_between
 from canary.bisect.finding import Finder, Found
 from canary.bisect.journal import SETTINGS, Journal, Runs
-from canary.bisect.question import Judge
 from canary.bisect.search import CannotRun, State
-from canary.bisect.states import Recipe
-from canary.campaign.noise_model import Measured
+from canary.campaign.judging import Judge, Measured
 from canary.campaign.side import Side
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, crashed, record, write
@@ -69,7 +68,8 @@ class Repository:
     def between(self, good: str, bad: str) -> Commits:
         """Return the suspects between two commits."""
         first, _, found = commits_between(self.root, good, bad)
-        return Commits(self.root, first, found, Recipe(self.root, self.root, self.root))
+        code = Side("", "", self.root, self.root, Path(), os.environ, self.root)
+        return Commits(self.root, first, found, code, None, True)
 
 
 def diamond(root: Path) -> Repository:
@@ -117,7 +117,7 @@ class MadeSide(Side):
 
     runs: Callable[[str], RunRecord] = field(kw_only=True)
 
-    def run_with(self, settings: Sequence[str], *shown: object) -> RunRecord:
+    def run_with(self, settings: Sequence[str] = (), *shown: object) -> RunRecord:
         kind = next(kind for kind, words in SETTINGS.items() if words == tuple(settings))
         made = self.runs(kind)
         if kind == "look":
@@ -162,7 +162,8 @@ class MadeCommits(Commits):
 
 def made_of(theirs: Commits, folder: Path, run: Run) -> MadeCommits:
     """The suspects of a repository with made-up runs."""
-    return MadeCommits(theirs.repository, theirs.good, theirs.commits, theirs.recipe, folder, run)
+    git = (theirs.repository, theirs.good, theirs.commits)
+    return MadeCommits(*git, theirs.code, None, True, folder, run)
 
 
 def bisected(

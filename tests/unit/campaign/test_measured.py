@@ -14,7 +14,8 @@ from canary.baseline.comparability import machine_key
 from canary.baseline.history import NOISE_FILE, drawer, select
 from canary.baseline.origin import Surroundings
 from canary.campaign.ab import AbRequest, run_ab, with_setup_hint
-from canary.campaign.noise_model import Measured, noise_branch, push_noise, require_writable
+from canary.campaign.calibrate import noise_branch, push_noise, require_writable
+from canary.campaign.judging import Measured
 from canary.campaign.pairs import Runs
 from canary.compare.report import Comparison
 from canary.compare.timing.noise import NoiseModel, save_noise
@@ -123,9 +124,7 @@ def test_pairs_and_budget_are_numbers_above_zero() -> None:
 
 
 def test_exact_runs_one_look_per_side_and_takes_no_pairs() -> None:
-    request = AbRequest(config=None, exact=True, settings=("max_steps=10",))
-    assert request.plan().pairs == 1
-    assert request.all_settings == ("max_steps=10", "exact=true")
+    assert AbRequest(config=None, exact=True).plan().pairs == 1
     assert "leave --pairs out" in str(refused(exact=True, pairs="3").hint)
 
 

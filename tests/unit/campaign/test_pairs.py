@@ -61,7 +61,7 @@ class Judge:
         return Comparison(self._verdicts.get(len(head), "inconclusive"), "")
 
 
-class Ear:
+class Ear(PairProgress):
     """Keeps what it hears."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ def test_a_file_that_a_checkout_lacks_is_told_by_a_field_and_no_words(
 ) -> None:
     ended = {"status": "failed", "reason": reason, "failure": failure}
     failed = EXAMPLE.model_copy(update=ended)
-    monkeypatch.setattr(Side, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(Side, "run_with", lambda *_, **__: failed)
     # Each side asks its own Python for what it needs; a command may need no training packages.
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 

@@ -12,9 +12,9 @@ from canary.compare.stats import compare_to_baseline
 from canary.errors import RecordError
 from canary.github.section import section
 from canary.github.status import Source
-from canary.record.alerts import with_alerts
 from canary.record.folder import load_record
 from canary.record.step_row import Row
+from canary.record.summary import with_alerts
 from canary.record.types import MOST_ALERTS as MOST
 from canary.record.types import RunRecord
 from canary.report.render import render

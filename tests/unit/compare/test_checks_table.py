@@ -11,7 +11,7 @@ from canary.compare.report import Check, Comparison
 from canary.compare.rules import RULES
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
-from canary.record.alerts import with_alerts
+from canary.record.summary import with_alerts
 from tests.contract.tables import checks_table
 from tests.unit.compare.exact.test_exact_repeats import run
 from tests.unit.compare.test_threshold_fields import CASES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.report.sparkline import sparkline, thinned
+from canary.report.history_view import sparkline, thinned
 
 
 def test_the_largest_value_is_the_highest_block() -> None:
