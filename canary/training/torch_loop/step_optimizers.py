@@ -229,7 +229,7 @@ class Scaling:
 
     def factor(self, run: Any) -> float:
         """Return what the gradients were multiplied by; only a look asks."""
-        if self._scaler is None or not run.collector.look.is_on:
+        if self._scaler is None or not run.look.is_on:
             return 1.0
         return float(self._scaler.get_scale())
 

@@ -107,7 +107,7 @@ class LoopWatch:
     def _give_way(self, by: str) -> None:
         """A Trainer or a Recorder begins: it is recorded in place of a loop."""
         run = self._run
-        if run is not None and not self._off and not run.was_written:
+        if run is not None and not self._off and not run.written:
             TURN.notes.append(f"an earlier loop is not recorded ({run.describe()}): {by} trains")
             run.discard()
         self._run, self._off = None, True
@@ -157,7 +157,7 @@ class LoopWatch:
     def _begin(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         notes: list[str] = []
         if self._run is not None:
-            if self._run.is_over or self._run.was_written:
+            if self._run.is_over or self._run.written:
                 return
             notes.append(
                 f"an earlier loop is not recorded ({self._run.describe()}): the model of a later "
@@ -267,15 +267,15 @@ class LoopWatch:
             run.moves()
         inside = in_backward()
         run.update_begins(optimizer, inside=inside)
-        run.collector.optimizer_called()
+        run.optimizer_called()
         watched = around_closure(
             args,
             kwargs,
             functools.partial(self._safely, run.closure_begins),
-            functools.partial(self._safely, run.collector.gradients_ready),
+            functools.partial(self._safely, run.gradients_ready),
         )
         if watched is None and not inside:
-            run.collector.gradients_ready()
+            run.gradients_ready()
         return watched
 
     def _update_ended(self, optimizer: Any, *_: Any) -> None:
