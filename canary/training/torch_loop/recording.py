@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -43,6 +43,7 @@ from canary.training.torch_loop.plain_loop import (
 )
 from canary.training.torch_loop.step_optimizers import StepOptimizers, as_one, size_of
 
+Known = TypeVar("Known")
 MOST_SETTINGS = 8
 """Optimizers whose settings are recorded; some loops have one for each parameter."""
 
@@ -136,11 +137,12 @@ class Recording(LoopCollector):
         if self._dtype is None:
             self._dtype = autocast_dtype(self._device)
 
-    def _looking(self, call: Callable[[], object]) -> None:
+    def _looking(self, call: Callable[[], Known]) -> Known | None:
         """Do what only a look needs."""
-        if self.look.is_on:
-            with uncounted():
-                self.look.exact.contain(call)
+        if not self.look.is_on:
+            return None
+        with uncounted():
+            return self.look.exact.contain(call)
 
     def _add_call(self, arguments: Named) -> None:
         for name in [name for name, value in arguments.items() if self._made.holds(value)]:
@@ -180,9 +182,11 @@ class Recording(LoopCollector):
             tensors = as_tokens(batch, embeds=self._embeds)
             tensors.entered = True
             if from_loader:
-                self._looking(functools.partial(self._add_fed, tensors, entered))
+                tensors.more = self._looking(functools.partial(fed, tensors, entered))
             else:
-                self._looking(functools.partial(self._add_outside, tensors, inside=inside))
+                tensors.more = self._earlier
+                # Seen only where it enters the model: labels are elsewhere.
+                tensors.unseen = (*tensors.unseen, *(() if inside else ("labels",)))
             if not self._micro_batches and not self.steps:
                 sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
                 self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
@@ -190,15 +194,6 @@ class Recording(LoopCollector):
             self._given.append(tensors)
             self.batch(tensors)
         self._forget_entered()
-
-    def _add_fed(self, tensors: Named, entered: Named) -> None:
-        tensors.more = fed(tensors, entered)
-
-    def _add_outside(self, tensors: Named, *, inside: bool) -> None:
-        """Add what else is known of a batch that is seen only where it enters the model."""
-        tensors.more = self._earlier
-        if not inside:
-            tensors.unseen = (*tensors.unseen, "labels")
 
     def _forget_entered(self) -> None:
         self._entered, self._earlier, self._made = None, Micro(), Made()
@@ -229,11 +224,11 @@ class Recording(LoopCollector):
         # The first step shows which optimizers step between backwards of the primary.
         first, optimizers = not self.steps, self._optimizers
         if optimizers.primary_stepped:
-            self._note_left_out(optimizers.leave_out_late() if first else 0)
+            self._note_left_out(optimizers.leave_out(late=True) if first else 0)
             optimizers.expect_these()
             self._step_over()
         elif optimizers.any_stepped and not self._updating:
-            self._note_left_out(optimizers.leave_out_early() if first else 0)
+            self._note_left_out(optimizers.leave_out(late=False) if first else 0)
             self._foreign += self.now.losses
             self.drop_attempt()
             for tensors in self._given:

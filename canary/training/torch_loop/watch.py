@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import optimizer as torch_optimizer
 
 from canary.protocol.failure import one_line, struck
 from canary.protocol.job import JOB, Job
@@ -69,11 +68,11 @@ class LoopWatch:
         """Hook what a loop calls."""
         taps.optimizer_made = functools.partial(self._safely, self._optimizer_made)
         # What `clip_grad_norm_` calls, since scripts import that name early.
-        wrap = Wrapping().wrap
+        wrapping = Wrapping()
+        wrap = wrapping.wrap
         wrap(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self._around_clip)
         wrap(torch.autograd, "backward", self._around_backward)
-        torch_optimizer.register_optimizer_step_pre_hook(self._update_begins)
-        torch_optimizer.register_optimizer_step_post_hook(self._update_ended)
+        wrapping.hook_updates(self._update_begins, self._update_ended)
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 
         wrap(_BaseDataLoaderIter, "__next__", self._around_fetch)
@@ -135,15 +134,11 @@ class LoopWatch:
                 for child in children_of([whole]):
                     self._calls.forget(child)
 
-    def _living(self) -> list[torch.optim.Optimizer]:
-        """Return the optimizers, that of the largest model first."""
-        found = [one for reference in self._optimizers if (one := reference()) is not None]
-        return sorted(found, key=size_of, reverse=True)
-
     def _decide(self, module: nn.Module | None) -> None:
         """Begin to record the loop of the largest model, if it is larger than what is recorded.
         `module`: what is called now; another model waits for its own call. None: any may begin."""
-        optimizers = self._living()
+        living = [one for reference in self._optimizers if (one := reference()) is not None]
+        optimizers = sorted(living, key=size_of, reverse=True)
         if not optimizers or TURN.taken:
             return
         size = size_of(optimizers[0])
