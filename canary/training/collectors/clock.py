@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -75,13 +75,13 @@ class StepTime:
 
     def by_phase(self) -> dict[str, float]:
         """Return the seconds by phase; they add up to `wall_s`."""
-        totals: dict[str, float] = defaultdict(float)
-        for phase, (start, end) in self._intervals():
-            totals[phase] += start.seconds_until(end)
-        return dict(totals)
+        return self._summed(start.seconds_until(end) for start, end in pairwise(self.marks))
 
-    def _intervals(self) -> Iterator[tuple[str, tuple[HostMark, HostMark]]]:
-        return zip(self.phases, pairwise(self.marks), strict=True)
+    def _summed(self, seconds: Iterable[float]) -> dict[str, float]:
+        totals: dict[str, float] = defaultdict(float)
+        for phase, each in zip(self.phases, seconds, strict=True):
+            totals[phase] += each
+        return dict(totals)
 
     def cpu_s(self) -> float:
         """Return the CPU seconds of all threads of the process in the step."""
@@ -89,10 +89,7 @@ class StepTime:
 
     def cpu_by_phase(self) -> dict[str, float]:
         """Return the CPU seconds of the process on the host, by phase."""
-        totals: dict[str, float] = defaultdict(float)
-        for phase, (start, end) in self._intervals():
-            totals[phase] += end.cpu_s - start.cpu_s
-        return dict(totals)
+        return self._summed(end.cpu_s - start.cpu_s for start, end in pairwise(self.marks))
 
     def on_host(self) -> HostSeconds:
         """Return where the training thread spent its time, in seconds:
@@ -107,7 +104,7 @@ class StepTime:
         """
         waited = {"backward"} if isinstance(self.marks[0], DeviceMark) else set()
         found: HostSeconds = {"computing_s": 0.0, "waiting_s": 0.0, "others_s": 0.0}
-        for phase, (start, end) in self._intervals():
+        for phase, (start, end) in zip(self.phases, pairwise(self.marks), strict=True):
             if phase in COMPUTING and phase not in waited:
                 wall = end.moment - start.moment
                 on_core = end.own_cpu_s - start.own_cpu_s
