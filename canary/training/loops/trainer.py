@@ -261,21 +261,19 @@ class TrainerCollector(TrainerCallback):
         return result
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step)
-        if self._override is not None:
-            self._override.attach(self._wrap)
-
-    def _begin(self, done: int = 0) -> None:
+        done = state.global_step
         if self._ends_after_look and self._stop_after is not None:
             self._stop_after += done  # the look of a resumed training is as long as any other
         if not self._ends_after_look:
             # How many steps will be recorded; some trainers do not know.
-            limits = (self._trainer.state.max_steps, self._stop_after)
+            limits = (state.max_steps, self._stop_after)
             known = [last - done for last in limits if last is not None and last > 0]
             self._look.length_is(min(known, default=None))
         self._look.exact.training_begins(done)
         self._collectives.begin()
         self._ended.begin(done)
+        if self._override is not None:
+            self._override.attach(self._wrap)
 
     def _hooked_update_begins(self, optimizer: Any, *_: Any) -> None:
         if self._ended.begun and not self._calls_before_updates:

@@ -258,13 +258,6 @@ class LoopCollector:
         return replace(result, unmeasured=unmeasured)
 
 
-def process_started() -> float:
-    """Return when this process began, in the time of `time.perf_counter()`."""
-    import psutil  # a user's Python may lack it
-
-    return time.perf_counter() - (time.time() - psutil.Process().create_time())
-
-
 def claimed_job() -> tuple[Job, TrainingLaunch] | None:
     """Return the job of a loop under `canary exec`; None outside of it, and for a later loop. If
     the first loop was to be cut short, a later one ends the process."""
@@ -277,7 +270,10 @@ def claimed_job() -> tuple[Job, TrainingLaunch] | None:
         job = Job.read(Path(file))
     except OSError:  # the run's folder was removed
         return None
-    launch = claimed_launch(job, process_started())
+    import psutil  # a user's Python may lack it
+
+    started = time.perf_counter() - (time.time() - psutil.Process().create_time())
+    launch = claimed_launch(job, started)
     if launch is None:
         if job.stop_after is not None:
             leave("one training was recorded; the next one does not run")
