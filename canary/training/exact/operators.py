@@ -24,28 +24,12 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from canary.record.exact import Work
+from canary.training.collectors.aside import Marked
 from canary.training.collectors.named import tensors_in
 
 ATEN = torch.ops.aten
 DISTANCES = (ATEN.pow.Tensor_Scalar, ATEN.abs.default, ATEN.mul.Tensor)
 WHOLE = (ATEN.mean.default, ATEN.sum.default)
-
-
-class Marked:
-    """Tensors with what is known of them, as long as they live."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any]] = {}
-
-    def note(self, made: Any, what: Any) -> None:
-        """Keep what is known of a tensor; nothing if that is nothing."""
-        if what:
-            self._known[id(made)] = (weakref.ref(made), what)
-
-    def of(self, value: Any) -> Any:
-        """Return what is known of a tensor; None if that is nothing."""
-        made, what = self._known.get(id(value), (None, None))
-        return what if made is not None and made() is value else None
 
 
 class OuterLosses(Marked):
@@ -60,11 +44,11 @@ class OuterLosses(Marked):
         """Look at one operator's arguments and result."""
         if func is ATEN.sub.Tensor:
             self.note(made, _outer(*args[:2]))
-        elif self._known and (func in DISTANCES or func in WHOLE):
+        elif self.known and (func in DISTANCES or func in WHOLE):
             shapes = self.of(args[0])
-            if shapes and func in WHOLE:
+            if shapes is not None and func in WHOLE:
                 self.found.append(shapes)
-            elif shapes and made.shape == args[0].shape:
+            elif shapes is not None and made.shape == args[0].shape:
                 self.note(made, shapes)
 
 
@@ -94,7 +78,7 @@ class Probabilities(Marked):
             self.note(made, "probabilities")
         elif func is ATEN.xlogy.Tensor:
             self.note(made, "p log p")
-        elif not self._known:
+        elif not self.known:
             return
         elif func in VIEWS:
             self.note(made, self.of(args[0]))

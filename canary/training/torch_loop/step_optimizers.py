@@ -14,7 +14,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from canary.training.collectors.aside import Wrapping
+from canary.training.collectors.aside import Marked, Wrapping
 from canary.training.exact.parameters import innermost, parameters_of
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Scaling:
     def __init__(self, watch: LoopWatch) -> None:
         self._watch = watch
         self._scaler: GradScaler | None = None
-        self._known: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        self._unscaled = Marked()
 
     def install(self) -> None:
         """Wrap `GradScaler.scale` and `GradScaler.step`."""
@@ -202,7 +202,7 @@ class Scaling:
         if found is not outputs:
             self._scaler = scaler
             if isinstance(found, torch.Tensor):
-                self._known[id(found)] = (weakref.ref(found), outputs.detach())
+                self._unscaled.note(found, outputs.detach())
         return found
 
     def _around_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -215,9 +215,9 @@ class Scaling:
 
     def unscaled(self, loss: torch.Tensor) -> torch.Tensor:
         """Return a loss as it was before a scaler multiplied it."""
-        known = self._known.pop(id(loss), None)
-        if known is not None and known[0]() is loss:
-            return known[1]
+        known: torch.Tensor | None = self._unscaled.of(loss)
+        if known is not None:
+            return known
         if self._scaler is None or self._scaler._scale is None:
             return loss.detach()
         return loss.detach() / self._scaler._scale
@@ -231,4 +231,4 @@ class Scaling:
     def step_ended(self) -> None:
         """The losses of the next step are others."""
         self._scaler = None
-        self._known.clear()
+        self._unscaled = Marked()
