@@ -123,9 +123,9 @@ class Recording(LoopCollector):
         """Return whether the optimizer trains the recorded model, for the recorded loss."""
         return self._optimizers.trains(optimizer)
 
-    def switch(self, phase: str) -> str:
-        """Begin a phase; return the one that ended."""
-        return self._clock.switch(phase)
+    def timed(self, phase: str) -> contextlib.AbstractContextManager[None]:
+        """Count the time inside as this phase."""
+        return self._clock.phase(phase)
 
     def called(self, arguments: Named, *, trains: bool) -> None:
         """The model is called with gradients; `arguments`: the tensors by name. `trains`: whether

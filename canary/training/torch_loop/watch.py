@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -188,13 +189,12 @@ class LoopWatch:
         run = self._run
         if run is None:
             return called(*args, **kwargs)
-        before = run.switch("forward")
         self._inside = True
         try:
-            outputs = called(*args, **kwargs)
+            with run.timed("forward"):
+                outputs = called(*args, **kwargs)
         finally:
             self._inside = False
-            run.switch(before)
         self._safely(run.returned, outputs)
         return outputs
 
@@ -220,12 +220,8 @@ class LoopWatch:
             return
         self._safely(self._backward_begins, args[0] if args else kwargs.get("tensors"))
         run = self._run
-        before = "other" if run is None else run.switch("backward")
-        try:
+        with contextlib.nullcontext() if run is None else run.timed("backward"):
             original(*args, **kwargs)
-        finally:
-            if run is not None:
-                run.switch(before)
         if run is not None:
             self._safely(run.backward_ended, self._scaling.factor(run))
 
@@ -310,12 +306,8 @@ class LoopWatch:
         run = self._run
         if self._off or self._elsewhere():
             return fetch(iterator)
-        before = "other" if run is None else run.switch("data")
-        try:
+        with contextlib.nullcontext() if run is None else run.timed("data"):
             batch = fetch(iterator)
-        finally:
-            if run is not None:
-                run.switch(before)
         if torch.is_grad_enabled():
             self._batches.yielded(iterator, batch)
         return batch
