@@ -14,9 +14,8 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from pyarrow.lib import ArrowException
 
 from canary.errors import DISK_FULL, InputError
-from canary.inputs.embedded import EMBEDDED_DATA, data_file
+from canary.inputs.embedded import EMBEDDED_DATA
 from canary.inputs.locations import FORMATS, data_place
-from canary.inputs.row_shapes import shape_of
 from canary.protocol.spec import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -41,11 +40,10 @@ def read_source(spec: WorkloadSpec) -> Dataset:
     Raises InputError if the dataset does not exist or cannot be read.
     """
     config = spec.config
-    if config.dataset_name == EMBEDDED_DATA:
-        file = data_file(shape_of(config.training_type).embedded)
-        lines = file.read_text(encoding="utf-8").splitlines()
-        return Dataset.from_list([json.loads(line) for line in lines if line])
     path = data_place(config.dataset_name, config.training_type) or _prefetched(config)
+    if path is not None and config.dataset_name == EMBEDDED_DATA:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return Dataset.from_list([json.loads(line) for line in lines if line])
     cache = str(spec.cache_dir / "datasets")
     try:
         if path is None:

@@ -225,8 +225,6 @@ def _quantization(spec: WorkloadSpec) -> dict[str, Any]:
     if not (config.load_in_4bit or config.load_in_8bit):
         return {}
     key = "load_in_4bit" if config.load_in_4bit else "load_in_8bit"
-    if not config.use_peft:
-        raise ConfigError(f"{key} needs an adapter", "set use_peft: true", key=key)
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ConfigError(
             f"{key} needs bitsandbytes, which is not installed",
