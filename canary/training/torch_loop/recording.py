@@ -64,15 +64,15 @@ class Recording(LoopCollector):
         """`tops`: the outermost modules that hold the parameters. `optimizers`: all of this
         process, those of the largest model first."""
         self.model = as_one(tops)
-        self._optimizers = StepOptimizers(
+        self.optimizers = StepOptimizers(
             optimizers, None if self.model is None else self.model.parameters()
         )
-        self.size = self._optimizers.size
+        self.size = self.optimizers.size
         self.thread = threading.get_ident()
         loop = PlainLoop(
             name=TORCH_LOOP,
             model=self.model,
-            optimizers=self._optimizers.own,
+            optimizers=self.optimizers.own,
             settings=settings_of(optimizers[:MOST_SETTINGS]),
             distributed_facts=facts_of_ranks(tops[0] if tops else None),
         )
@@ -105,7 +105,7 @@ class Recording(LoopCollector):
         ProcessEnd(self._process_ends)
 
     def _note_choice(self, optimizers: Sequence[Optimizer]) -> None:
-        own = self._optimizers.own
+        own = self.optimizers.own
         others = [one for one in optimizers if one not in own]
         if others:
             names = ", ".join(f"{type(one).__name__} of {size_of(one)}" for one in others)
@@ -118,10 +118,6 @@ class Recording(LoopCollector):
         """The loop goes on in another thread: what the look counted in the first one is not all."""
         self.thread = threading.get_ident()
         self.look.exact.fail("its steps run in several threads")
-
-    def trains(self, optimizer: Optimizer) -> bool:
-        """Return whether the optimizer trains the recorded model, for the recorded loss."""
-        return self._optimizers.trains(optimizer)
 
     def timed(self, phase: str) -> contextlib.AbstractContextManager[None]:
         """Count the time inside as this phase."""
@@ -204,12 +200,12 @@ class Recording(LoopCollector):
             super().backward_ended(scale)
         if self._stepped_inside:
             self._stepped_inside = False
-            self._optimizers.expect_these()
+            self.optimizers.expect_these()
             self._step_over()
 
     def clipped(self, parameters: Sequence[Any], max_norm: Any, norm: Any) -> None:
         """Gradients are clipped; `norm` is theirs before."""
-        if not parameters or not self._optimizers.holds(parameters[0]):
+        if not parameters or not self.optimizers.holds(parameters[0]):
             return
         if type(norm) is torch.Tensor and norm.numel() == 1:
             self.now.grad_norm = scalar(norm, "a norm")
@@ -222,7 +218,7 @@ class Recording(LoopCollector):
         if self.is_over:
             self.past_end()
         # The first step shows which optimizers step between backwards of the primary.
-        first, optimizers = not self.steps, self._optimizers
+        first, optimizers = not self.steps, self.optimizers
         if optimizers.primary_stepped:
             self._note_left_out(optimizers.leave_out(late=True) if first else 0)
             optimizers.expect_these()
@@ -251,8 +247,8 @@ class Recording(LoopCollector):
         if inside:
             self._stepped_inside = True
             self._steps_inside_backward = True
-        elif self._optimizers.has_stepped(optimizer):
-            self._optimizers.expect_these()
+        elif self.optimizers.has_stepped(optimizer):
+            self.optimizers.expect_these()
             self._step_over()
         self._evaluations = 0
 
@@ -265,8 +261,8 @@ class Recording(LoopCollector):
         self._evaluations = 0
         self._updating = False
         self.optimizer_ended()
-        self._optimizers.stepped(optimizer)
-        if not self._stepped_inside and self._optimizers.all_stepped:
+        self.optimizers.stepped(optimizer)
+        if not self._stepped_inside and self.optimizers.all_stepped:
             self._step_over()
 
     def other_stepped(self) -> None:
@@ -281,7 +277,7 @@ class Recording(LoopCollector):
         self._foreign = []
 
     def _step_over(self) -> None:
-        self._optimizers.step_ended()
+        self.optimizers.step_ended()
         self._given = []
         foreign, self._foreign = self._foreign, []
         self.now.losses = self.now.losses or foreign
@@ -325,7 +321,7 @@ class Recording(LoopCollector):
     def _process_ends(self, error: BaseException | None) -> None:
         """The process ends, perhaps by an error."""
         self.exits = True
-        if self._optimizers.any_stepped and not self.is_over and error is None:
+        if self.optimizers.any_stepped and not self.is_over and error is None:
             self._step_over()
         self.end(None if self.is_over else error)
 

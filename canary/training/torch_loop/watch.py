@@ -252,7 +252,7 @@ class LoopWatch:
         if self._unsettled and (self._run is None or size_of(optimizer) > self._run.size):
             self._decide(None)
         run = self._run
-        if run is None or not run.trains(optimizer):
+        if run is None or not run.optimizers.trains(optimizer):
             return None
         if self._elsewhere():
             run.moves()
@@ -283,7 +283,7 @@ class LoopWatch:
         run = self._run
         if run is None:
             return
-        if run.trains(optimizer):
+        if run.optimizers.trains(optimizer):
             run.update_ended(optimizer)
             self._scaling.step_ended()
         else:
@@ -292,7 +292,7 @@ class LoopWatch:
     def step_skipped(self, optimizer: Any) -> None:
         """A gradient scaler called no step."""
         run = self._run
-        if run is not None and run.trains(optimizer):
+        if run is not None and run.optimizers.trains(optimizer):
             self._safely(run.skipped)
 
     def _around_clip(
