@@ -275,16 +275,12 @@ def test_it_watches_for_the_rules(tmp_path: Path, empties: bool) -> None:
 def test_a_look_that_failed_is_told_beside_what_the_loop_did_not_show() -> None:
     failed = Result(status="completed", unmeasured={"exact": "the look failed"})
     collector = LoopCollector.__new__(LoopCollector)
-    parts: dict[str, Any] = {
-        "steps": 2,
-        "_device": torch.device("cpu"),
-        "_training": SimpleNamespace(finished=lambda *_: failed),
-        "loop": SimpleNamespace(unmeasured=lambda: {"a": "of the loop"}),
-        "unmeasured": lambda: {"b": "of the steps"},
-    }
-    vars(collector).update(parts)
-    assert collector._result().unmeasured == {
-        "exact": "the look failed",
-        "a": "of the loop",
-        "b": "of the steps",
-    }
+    vars(collector).update(
+        steps=2,
+        _device=torch.device("cpu"),
+        _training=SimpleNamespace(finished=lambda *_: failed),
+        loop=SimpleNamespace(unmeasured=lambda: {"a": "of the loop"}),
+        unmeasured=lambda: {"b": "of the steps"},
+    )
+    unmeasured = collector._result().unmeasured
+    assert unmeasured == {"exact": "the look failed", "a": "of the loop", "b": "of the steps"}
