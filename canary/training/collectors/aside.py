@@ -103,6 +103,12 @@ class Marked:
         made, what = self.known.get(id(value), (None, None))
         return what if made is not None and made() is value else None
 
+    def take(self, value: Any) -> Any:
+        """Return what is known of a tensor, and forget it."""
+        known = self.of(value)
+        self.known.pop(id(value), None)
+        return known
+
 
 def in_backward() -> bool:
     """Whether a backward pass runs in this thread, as when a checkpoint computes again."""

@@ -215,7 +215,7 @@ class Scaling:
 
     def unscaled(self, loss: torch.Tensor) -> torch.Tensor:
         """Return a loss as it was before a scaler multiplied it."""
-        known: torch.Tensor | None = self._unscaled.of(loss)
+        known: torch.Tensor | None = self._unscaled.take(loss)
         if known is not None:
             return known
         if self._scaler is None or self._scaler._scale is None:
