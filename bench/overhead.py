@@ -39,7 +39,7 @@ from canary.config.load import load_config
 WARMUP = 10
 LOOP_STEPS = 110
 CANARY_CALLS = {
-    "canary.training.loops.trainer": (("TrainerCollector", "_close_step", "_batch_enters"),),
+    "canary.training.loops.trainer": (("TrainerCollector", "_close_step", "batch_enters"),),
     "canary.training.recorder.collector": (("LoopCollector", "step_begins", "step_ends", "loss"),),
     "canary.training.torch_loop.recording": (
         ("Recording", "called", "backward_begins", "backward_ended", "update_begins"),

@@ -88,18 +88,13 @@ def claimed_launch(job: Job, started: float) -> TrainingLaunch | None:
         return None
 
 
-def watching(look: Look, trained: Any, *, again: bool) -> Watching:
-    """Watch a look until it ends. `again`: call the model again about rows of its first update."""
-    asking = Asking(trained, again=again)
-    look.leaves_out(asking.tensors)
-    found = Watching([*watchers_of(trained), asking])
-    found.begin()
-    look.at_end(found.end)
-    return found
-
-
 class TrainingLaunch:
     """The launch of one job in one process; `started` is in the time of `time.perf_counter()`."""
+
+    _files: WrittenFiles
+    """Those of the training, from `begin` on."""
+    _collector: TrainerCollector
+    """That of a trainer, from `attach` on."""
 
     def __init__(self, job: Job, started: float, *, own_process: bool = False) -> None:
         self.job = job
@@ -122,8 +117,6 @@ class TrainingLaunch:
         self.unseen: dict[str, str] = {}
         """What the look did not show, and why."""
         self._begun_on: torch.device | None = None
-        self._collector: TrainerCollector | None = None
-        self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
         self._packages: dict[str, str] = {}
         """What the training has imported by the end of its look."""
@@ -181,7 +174,11 @@ class TrainingLaunch:
             self.look = Look(self.job.look_steps, exact, over)
             if self._own_process and torch.cuda.is_available():
                 self.look.at_end(deterministic_kernels())
-            self._watching = watching(self.look, trained, again=self.job.asks_again)
+            asking = Asking(trained, again=self.job.asks_again)
+            self.look.leaves_out(asking.tensors)
+            self._watching = Watching([*watchers_of(trained), asking])
+            self._watching.begin()
+            self.look.at_end(self._watching.end)
         self._files.begin()
         if not self.job.look_steps:
             self._packages = imported_packages()
@@ -207,7 +204,6 @@ class TrainingLaunch:
 
     def _counted(self) -> Calls:
         """Return the counts of the training so far."""
-        assert self._files is not None  # begin came first
         counted: Calls = self._files.so_far()
         if self.calls is not None:
             counted = {**self.calls.describe(), **counted}
@@ -226,29 +222,30 @@ class TrainingLaunch:
         """Write what is known after the first step, and again after the look, for a process that
         another one may kill."""
         self._begun_on = device
+        result = replace(self._so_far(trained, device), notes=(*self.notes, KILLED))
+        path = begun_path(Path(self.job.result_file))
+        try:
+            result.write(rank_path(path, self.rank))
+            self._files.leave_out(rank_path(path, self.rank).stat().st_size)
+        except OSError as error:
+            leave_unwritten(self.job, error)
+
+    def _so_far(self, trained: Trained, device: torch.device) -> Result:
         distributed = describe_distributed(trained)
-        result = Result(
+        return Result(
             status="completed",
             startup_seconds=self.startup,
             device=describe_device(device, self._training["dtype"]),
             exact=self._exact,
             training=self._training | {"distributed": distributed},
             packages=self._packages,
-            notes=(*self.notes, KILLED),
+            notes=tuple(self.notes),
         )
-        path = begun_path(Path(self.job.result_file))
-        try:
-            result.write(rank_path(path, self.rank))
-            if self._files is not None:
-                self._files.leave_out(rank_path(path, self.rank).stat().st_size)
-        except OSError as error:
-            leave_unwritten(self.job, error)
 
     def discard(self) -> None:
         """Release this job and rank for another training, which is recorded in its place."""
         self.close()
-        if self._files is not None:
-            self._files.end()
+        self._files.end()
         rank_path(Path(self.job.scratch_dir) / "claim", self.rank).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -294,7 +291,6 @@ class TrainingLaunch:
 
     def completed(self, trainer: Any) -> Result:
         """Return the result of a finished trainer. Without any step it failed."""
-        assert self._collector is not None  # attach came first
         reason = self._collector.why_no_step()
         if reason is not None:
             hint = "call callback_handler.on_step_end in your loop, or use canary.Recorder"
@@ -312,20 +308,13 @@ class TrainingLaunch:
 
     def finished(self, trained: Trained, device: torch.device) -> Result:
         """Return the result of a finished training."""
-        assert self._files is not None  # begin came first
         host = self._host.end()
         counted = self._counted()
         self._files.end()
         self.lap("training")
-        distributed = describe_distributed(trained)
-        return Result(
-            status="completed",
-            exact=self._exact,
+        return replace(
+            self._so_far(trained, device),
             calls=counted,
-            startup_seconds=self.startup,
-            device=describe_device(device, self._training["dtype"]),
-            training=self._training | {"distributed": distributed},
-            notes=tuple(self.notes),
             unmeasured=self._host.unmeasured | self.unseen,
             wall_seconds=time.perf_counter() - self._started,
             host=host,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
-import random
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from canary.training.collectors.aside import Wrapping
+from canary.training.facts.loaders import State, generators_of, state_of
 
 if TYPE_CHECKING:
     from canary.protocol.job import Variation
@@ -89,12 +86,9 @@ class Pair:
         return DRAWN if self._draws and not self._is_iterable else None
 
 
-def _random_numbers() -> tuple[Any, ...]:
-    """Return the state of what a dataset may draw from."""
-    numpy: Any = sys.modules["numpy"].random if "numpy" in sys.modules else None
-    # Not the legacy form: it is that of one generator only.
-    state = b"" if numpy is None else pickle.dumps(numpy.get_state(legacy=False))
-    return torch.get_rng_state().numpy().tobytes(), random.getstate(), state
+def _random_numbers() -> dict[str, State | None]:
+    """Return the states of what a dataset may draw from."""
+    return {name: state_of(one) for name, one in generators_of({}).items()}
 
 
 PAIR = Pair()

@@ -22,7 +22,7 @@ from canary.record.exact import Asked
 from canary.training.asking.calls import Call, scored
 from canary.training.asking.look import CannotAsk, Look, Span, broken, holds
 from canary.training.asking.updates import adapters_of, without_adapters
-from canary.training.collectors.aside import kept_random
+from canary.training.collectors.aside import attributes_set, kept_random
 
 DRAWS = 3
 FACTOR = 8.0
@@ -35,18 +35,13 @@ FACTOR_OF_ERROR = 4.0
 """Both sides have errors, and the measured one is the largest of few."""
 
 
-@contextlib.contextmanager
-def replaced(model: nn.Module, made: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
+def replaced(
+    model: nn.Module, made: Callable[[torch.Tensor], torch.Tensor]
+) -> contextlib.AbstractContextManager[None]:
     """Replace what parameters and buffers of floats hold within a block."""
     held = (*model.parameters(), *model.buffers())
-    kept = [(one, one.data) for one in held if one.dtype.is_floating_point]
-    try:
-        for value, was in kept:
-            value.data = made(was)
-        yield
-    finally:
-        for value, was in kept:
-            value.data = was
+    floats = (one for one in held if one.dtype.is_floating_point)
+    return attributes_set(*((one, "data", made(one.data)) for one in floats))
 
 
 def perturbed(model: nn.Module, eps: float, seed: int) -> contextlib.AbstractContextManager[None]:
@@ -96,15 +91,13 @@ def _error(call: Call, said: torch.Tensor) -> float | None:
 @contextlib.contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
     """Run a block in evaluation mode; restore modes, buffers and random states after it."""
-    modes = [(one, one.training) for one in model.modules()]
+    modes = attributes_set(*((one, "training", one.training) for one in model.modules()))
     buffers = [(one, one.detach().clone()) for one in model.buffers()]
-    model.eval()
     try:
-        with kept_random():
+        with modes, kept_random():
+            model.eval()
             yield
     finally:
-        for one, training in modes:
-            one.training = training
         with torch.no_grad():
             for buffer, kept in buffers:
                 buffer.copy_(kept)

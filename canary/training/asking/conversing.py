@@ -164,12 +164,6 @@ def text_less(tokenizer: Any) -> frozenset[int]:
     return frozenset({*getattr(tokenizer, "all_special_ids", ()), *marked})
 
 
-def special_texts(tokenizer: Any) -> list[str]:
-    """Return the texts of special tokens, long ones first."""
-    texts = (text_of([one], tokenizer) for one in text_less(tokenizer))
-    return sorted(filter(None, texts), key=len, reverse=True)
-
-
 def conversations(look: Look) -> list[Conversation]:
     """Return the documents of the first update that are trained on and have turns.
 
@@ -239,7 +233,8 @@ def marks_of(tokenizer: Any) -> Marks | None:
     # The common end of both; it cuts no special token.
     pairs = zip(reversed(before), reversed(between), strict=False)
     begins = len(before) - sum(1 for _ in itertools.takewhile(lambda x: x[0] == x[1], pairs))
-    for mark in special_texts(tokenizer):
+    special = (text_of([one], tokenizer) for one in text_less(tokenizer))
+    for mark in sorted(filter(None, special), key=len, reverse=True):
         at = before.find(mark, max(0, begins - len(mark) + 1))
         begins = at + len(mark) if 0 <= at < begins else begins
     user = before[begins:]

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from canary.training.asking.calls import SURE, Adapters, Call
+from canary.training.collectors.aside import attributes_set
 from canary.training.facts.updates import draws
 
 CONSTANT = 2e-3
@@ -158,17 +159,9 @@ def adapters_of(model: nn.Module) -> Adapters:
     return tuple((off, (on,) if isinstance(on, str) else tuple(on)) for off, on in states)
 
 
-@contextlib.contextmanager
-def without_adapters(model: nn.Module) -> Iterator[None]:
+def without_adapters(model: nn.Module) -> contextlib.AbstractContextManager[None]:
     """Switch adapters off within a block. After peft's own `disable_adapter`, all would train."""
-    kept = [(one, one._disable_adapters) for one in _layers(model)]
-    try:
-        for one, _ in kept:
-            one._disable_adapters = True
-        yield
-    finally:
-        for one, disabled in kept:
-            one._disable_adapters = disabled
+    return attributes_set(*((one, "_disable_adapters", True) for one in _layers(model)))
 
 
 def _has_dropout(model: nn.Module, adapters: Adapters) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +21,7 @@ from canary.training.attach.process import (
     print_without_traceback,
     wait_for_the_end,
 )
-from canary.training.collectors.aside import Wrapping
+from canary.training.collectors.aside import Wrapping, attributes_set
 from canary.training.collectors.calls import count_calls
 from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
 from canary.training.pairs import PAIR
@@ -73,9 +73,10 @@ class WatchedTraining:
         launch.lap("before_training")
         collector = launch.attach(trainer)
         try:
-            with contextlib.ExitStack() as stack:
-                if self._job.stop_after is not None:
-                    stack.enter_context(_keeps_what_is_there(trainer.args))
+            # A training that may be cut short pushes nothing and deletes no older checkpoint.
+            kept = (("push_to_hub", False), ("save_total_limit", None))
+            changes = kept if self._job.stop_after is not None else ()
+            with attributes_set(*((trainer.args, *change) for change in changes)):
                 outcome = collector.run(functools.partial(original, trainer, *args, **kwargs))
         except BaseException as error:  # The record holds every end of the user's training.
             collector.detach()
@@ -106,17 +107,6 @@ class WatchedTraining:
                 hint="please report it",
                 see_log=True,
             )
-
-
-@contextlib.contextmanager
-def _keeps_what_is_there(arguments: Any) -> Iterator[None]:
-    """Push nothing and delete no older checkpoint while a training may be cut short."""
-    before = arguments.push_to_hub, arguments.save_total_limit
-    arguments.push_to_hub, arguments.save_total_limit = False, None
-    try:
-        yield
-    finally:
-        arguments.push_to_hub, arguments.save_total_limit = before
 
 
 def hook(module: ModuleType, started: float) -> None:

@@ -8,6 +8,7 @@ import functools
 import gc
 import random
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -71,6 +72,42 @@ def kept_random() -> Iterator[None]:
         yield
     finally:
         restore()
+
+
+@contextlib.contextmanager
+def attributes_set(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+    """Run a block in which each (object, attribute, value) holds; put back what was there."""
+    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    try:
+        for owner, name, value in changes:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in kept:
+            setattr(owner, name, value)
+
+
+class Marked:
+    """Tensors with what is known of them, as long as they live."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[weakref.ref[torch.Tensor], Any]] = {}
+
+    def note(self, made: Any, what: Any) -> None:
+        """Keep what is known of a tensor; None: nothing is."""
+        if what is not None:
+            self.known[id(made)] = (weakref.ref(made), what)
+
+    def of(self, value: Any) -> Any:
+        """Return what is known of a tensor; None if nothing is."""
+        made, what = self.known.get(id(value), (None, None))
+        return what if made is not None and made() is value else None
+
+    def take(self, value: Any) -> Any:
+        """Return what is known of a tensor, and forget it."""
+        known = self.of(value)
+        self.known.pop(id(value), None)
+        return known
 
 
 def in_backward() -> bool:

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -66,7 +66,13 @@ def parts(inputs: Mapping[str, Any]) -> list[Part]:
         ]
     for names in PAIRS:
         if all(name.format("input_ids") in inputs for name in names):
-            return [*_prompts(inputs, 2), *(_part(inputs, name) for name in names)]
+            found = [_part(inputs, name) for name in names]
+            if "prompt_input_ids" in inputs and "chosen_labels" not in inputs:
+                # Prompts are separate from both completions.
+                prompt = _part(inputs, "prompt_{}")
+                nothing = torch.zeros_like(prompt.present)
+                found.insert(0, Part(prompt.ids, prompt.present, nothing, repeats=2))
+            return found
     if "completion_input_ids" in inputs:
         return [_part(inputs, "completion_{}")]
     return [_part(inputs, "{}")] if "input_ids" in inputs else []
@@ -87,14 +93,6 @@ def _part(inputs: Mapping[str, Any], name: str) -> Part:
         return Part(ids, present, completion.bool())
     # Completions separate from their prompts are in the loss completely.
     return Part(ids, present, present if "prompt_input_ids" in inputs else None)
-
-
-def _prompts(inputs: Mapping[str, Any], repeats: int) -> Iterator[Part]:
-    """Yield prompts separate from both completions; nothing if the completions contain them."""
-    if "prompt_input_ids" not in inputs or "chosen_labels" in inputs:
-        return
-    prompt = _part(inputs, "prompt_{}")
-    yield Part(prompt.ids, prompt.present, torch.zeros_like(prompt.present), repeats)
 
 
 def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
@@ -180,8 +178,8 @@ ROW_HASH_BYTES = 5
 """Enough to distinguish thousands of sequences of two runs."""
 
 
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[: 2 * ROW_HASH_BYTES]
+def _short_hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[: 2 * ROW_HASH_BYTES]
 
 
 def unpadded_rows(inputs: Mapping[str, Any]) -> dict[str, list[list[int]]]:
@@ -223,13 +221,13 @@ def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:
     largest tensor, the first of equals: of `(input, target)` the input."""
     named = unpadded_rows(inputs)
     if named:
-        return {name: [_short_hash(repr(row)) for row in rows] for name, rows in named.items()}
+        return {k: [_short_hash(repr(row).encode()) for row in rows] for k, rows in named.items()}
     rows = {name: value for name, value in integer_tensors(inputs).items() if value.dim() > 0}
     if not rows:
         return {}
     name = max(rows, key=lambda name: rows[name].numel())
     kept = rows[name].detach().cpu().contiguous().numpy()
-    return {name: [hashlib.sha256(row.tobytes()).hexdigest()[: 2 * ROW_HASH_BYTES] for row in kept]}
+    return {name: [_short_hash(row.tobytes()) for row in kept]}
 
 
 def text_hashes(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, list[str]]:
@@ -241,7 +239,7 @@ def text_hashes(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, list[str
     found = {}
     for name, rows in unpadded_rows(inputs).items():
         texts = [inner.decode(row, skip_special_tokens=True) for row in rows]
-        found[name] = [_short_hash("".join(text.split())) for text in texts]
+        found[name] = [_short_hash("".join(text.split()).encode()) for text in texts]
     return found
 
 
@@ -264,8 +262,10 @@ def describe_batch(
     }
     counts = {name: int(value) for name, value in count_tokens(inputs).items()}
     described.update(cast(Micro, counts))
-    described.update(_special_counts(inputs, tokenizer))
-    described.update(_row_counts(inputs, stops))
+    found, sampled = parts(inputs), "completion_ids" in inputs
+    if found:
+        described.update(_special_counts(found, sampled, tokenizer))
+        described.update(_row_counts(found[-1:] if sampled else found, stops))
     described.update(_prompt_counts(inputs))
     advantages = inputs.get("advantages")
     if isinstance(advantages, torch.Tensor) and advantages.dim() == 1:
@@ -273,10 +273,8 @@ def describe_batch(
     return described
 
 
-def _row_counts(inputs: Mapping[str, Any], stops: frozenset[int]) -> Micro:
+def _row_counts(found: Sequence[Part], stops: frozenset[int]) -> Micro:
     """Return counts of rows by their labels, and of labels at which generation stops."""
-    found = parts(inputs)
-    found = found[-1:] if "completion_ids" in inputs else found
     counts: Counter[str] = Counter()
     for part in found:
         ids, learned = part.ids, part.learned
@@ -309,13 +307,9 @@ def _prompt_counts(inputs: Mapping[str, Any]) -> Micro:
     return cast(Micro, dict(counts))
 
 
-def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
+def _special_counts(everything: Sequence[Part], sampled: bool, tokenizer: Any) -> Micro:
     eos, bos = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos"))
-    found = everything = parts(inputs)
-    if not found:
-        return {}
-    if "completion_ids" in inputs:
-        found = found[-1:]
+    found = everything[-1:] if sampled else everything
     once = [part.ids for part in found if part.repeats == 1]
     counts: Micro = {"sequences": sum(len(ids) if ids.dim() > 1 else 1 for ids in once)}
     if eos is not None:
@@ -330,7 +324,7 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
         starts = [((part.ids == bos) & part.present).sum(dim=-1) for part in everything]
         counts["bos_tokens"] = sum(int(count.sum()) for count in starts)
         # A model may sample BOS; nothing tokenized it.
-        tokenized = starts[:-1] if "completion_ids" in inputs else starts
+        tokenized = starts[:-1] if sampled else starts
         counts["bos_most_in_a_sequence"] = max(
             (int(count.max()) for count in tokenized if count.numel()), default=0
         )

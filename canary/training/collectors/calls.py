@@ -137,22 +137,12 @@ class WrittenFiles:
         }
 
     def _foreign_bytes(self) -> int | None:
+        """Return the bytes that the training has passed to write calls, as the kernel counts."""
         # What waits in the buffer of a stream does not count: a flush would be the user's to see.
-        total = _written_chars()
-        if total is None:
+        try:
+            text = Path("/proc/self/io").read_text()
+        except OSError:
             return None
-        return (
-            total
-            - self._own_bytes
-            - sum(path.stat().st_size for path in self._sized if path.exists())
-        )
-
-
-def _written_chars() -> int | None:
-    """Return the bytes this process has passed to write calls, as the kernel counts them."""
-    try:
-        text = Path("/proc/self/io").read_text()
-    except OSError:
-        return None
-    fields = dict(line.split(": ") for line in text.splitlines())
-    return int(fields["wchar"])
+        passed = int(dict(line.split(": ") for line in text.splitlines())["wchar"])
+        own = sum(path.stat().st_size for path in self._sized if path.exists())
+        return passed - self._own_bytes - own

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -17,8 +18,8 @@ from canary.record.phases import COMPUTING, WHOLE
 from canary.record.step_row import HostSeconds
 
 
-class HostTimes:
-    """The host's clocks at one moment, in seconds. Reading all takes 0.4 us."""
+class HostMark:
+    """A moment on the host's clocks, in seconds. Reading all takes 0.4 us."""
 
     __slots__ = ("cpu_s", "moment", "own_cpu_s")
 
@@ -29,33 +30,24 @@ class HostTimes:
         self.own_cpu_s = time.thread_time()
         """CPU seconds of this thread, which trains."""
 
-
-class HostMark:
-    """A moment on the host's monotonic clock."""
-
-    __slots__ = ("host",)
-
-    def __init__(self) -> None:
-        self.host = HostTimes()
-
     def seconds_until(self, later: Any) -> float:
         """Return the seconds from this mark to `later`."""
-        return later.host.moment - self.host.moment
+        return float(later.moment - self.moment)
 
     def is_past(self) -> bool:
         """Return True: a host mark is past as soon as it is made."""
         return True
 
 
-class DeviceMark:
-    """A moment in the current CUDA stream: an event, recorded without waiting for it."""
+class DeviceMark(HostMark):
+    """A moment in the current CUDA stream too: an event, recorded without waiting for it."""
 
-    __slots__ = ("event", "host")
+    __slots__ = ("event",)
 
     def __init__(self) -> None:
         self.event = torch.cuda.Event(enable_timing=True)
         self.event.record()
-        self.host = HostTimes()
+        super().__init__()
 
     def seconds_until(self, later: Any) -> float:
         """Return the seconds on the device's clock; both events must be past."""
@@ -66,15 +58,11 @@ class DeviceMark:
         return bool(self.event.query())
 
 
-Mark: TypeAlias = HostMark | DeviceMark
-"""A moment on the host or in the device's stream."""
-
-
 @dataclass(frozen=True)
 class StepTime:
     """One finished step: `marks[i]` starts an interval of `phases[i]`; the last mark ends it."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[HostMark, ...]
     phases: tuple[str, ...]
 
     def is_ready(self) -> bool:
@@ -87,21 +75,21 @@ class StepTime:
 
     def by_phase(self) -> dict[str, float]:
         """Return the seconds by phase; they add up to `wall_s`."""
-        return self._by_phase(lambda start, end: start.seconds_until(end))
+        return self._summed(start.seconds_until(end) for start, end in pairwise(self.marks))
 
-    def _by_phase(self, seconds: Callable[[Mark, Mark], float]) -> dict[str, float]:
+    def _summed(self, seconds: Iterable[float]) -> dict[str, float]:
         totals: dict[str, float] = defaultdict(float)
-        for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
-            totals[phase] += seconds(start, end)
+        for phase, each in zip(self.phases, seconds, strict=True):
+            totals[phase] += each
         return dict(totals)
 
     def cpu_s(self) -> float:
         """Return the CPU seconds of all threads of the process in the step."""
-        return self.marks[-1].host.cpu_s - self.marks[0].host.cpu_s
+        return self.marks[-1].cpu_s - self.marks[0].cpu_s
 
     def cpu_by_phase(self) -> dict[str, float]:
         """Return the CPU seconds of the process on the host, by phase."""
-        return self._by_phase(lambda start, end: end.host.cpu_s - start.host.cpu_s)
+        return self._summed(end.cpu_s - start.cpu_s for start, end in pairwise(self.marks))
 
     def on_host(self) -> HostSeconds:
         """Return where the training thread spent its time, in seconds:
@@ -116,14 +104,14 @@ class StepTime:
         """
         waited = {"backward"} if isinstance(self.marks[0], DeviceMark) else set()
         found: HostSeconds = {"computing_s": 0.0, "waiting_s": 0.0, "others_s": 0.0}
-        for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
+        for phase, (start, end) in zip(self.phases, pairwise(self.marks), strict=True):
             if phase in COMPUTING and phase not in waited:
-                wall = end.host.moment - start.host.moment
-                on_core = end.host.own_cpu_s - start.host.own_cpu_s
+                wall = end.moment - start.moment
+                on_core = end.own_cpu_s - start.own_cpu_s
                 found["computing_s"] += wall
                 found["waiting_s"] += wall - on_core
-                found["others_s"] += end.host.cpu_s - start.host.cpu_s - on_core
-        found["own_cpu_s"] = self.marks[-1].host.own_cpu_s - self.marks[0].host.own_cpu_s
+                found["others_s"] += end.cpu_s - start.cpu_s - on_core
+        found["own_cpu_s"] = self.marks[-1].own_cpu_s - self.marks[0].own_cpu_s
         return found
 
 
@@ -131,10 +119,10 @@ class StepClock:
     """Marks the phases of the running step. Call `start()` first, `close()` at each step's end."""
 
     def __init__(self, device: torch.device) -> None:
-        self.mark: type[Mark] = DeviceMark if device.type == "cuda" else HostMark
+        self.mark: type[HostMark] = DeviceMark if device.type == "cuda" else HostMark
         """Makes a mark of the moment at which it is called."""
         self._phase = "other"
-        self._marks: list[Mark] = []
+        self._marks: list[HostMark] = []
         self._phases: list[str] = []
         self.told: Callable[[str], None] | None = None
         """Is told each phase when it begins."""

@@ -25,7 +25,7 @@ import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from canary.training.collectors.aside import Wrapping
-from canary.training.collectors.clock import Mark
+from canary.training.collectors.clock import HostMark
 
 
 def describe_distributed(trainer: Any) -> dict[str, Any]:
@@ -83,7 +83,7 @@ BLOCKING = (
 class Waits:
     """The collectives of one step: their number, and the intervals in which the rank waited."""
 
-    def __init__(self, count: int | None, intervals: list[tuple[Mark, Mark]]) -> None:
+    def __init__(self, count: int | None, intervals: list[tuple[HostMark, HostMark]]) -> None:
         self.count = count
         self._intervals = intervals
 
@@ -95,12 +95,12 @@ class Waits:
 class CollectiveTimer:
     """Measures the collectives of this process from `begin` to `end`; idle with one rank."""
 
-    def __init__(self, make_mark: Callable[[], Mark]) -> None:
+    def __init__(self, make_mark: Callable[[], HostMark]) -> None:
         self._make_mark = make_mark
         self._active = False
         self._inside = False
         self._seen: int | None = None
-        self._intervals: list[tuple[Mark, Mark]] = []
+        self._intervals: list[tuple[HostMark, HostMark]] = []
         self._wrapping = Wrapping()
 
     def begin(self) -> None:
@@ -152,7 +152,7 @@ class CollectiveTimer:
             yield
             return
         before = collectives_begun()
-        computed: list[Mark] = []
+        computed: list[HostMark] = []
 
         def all_computed() -> None:
             self._inside = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections import UserDict
@@ -52,7 +53,7 @@ def named(batch: Any) -> Named:
     found, inner = Named(), _Inner()
     if (columns := _columns(batch)) is not None:
         inner.put_all("", columns)
-    elif isinstance(batch, Mapping) or (isinstance(batch, list | tuple) and not _is_text(batch)):
+    elif isinstance(batch, Mapping | list | tuple) and not _is_text(batch):
         for name, value in held_by(batch).items():
             tensor = _tensor(value)
             if tensor is not None:
@@ -91,13 +92,16 @@ def held_by(value: Any) -> Mapping[Any, Any]:
     standard = root in sys.stdlib_module_names or root in ("builtins", "torch", "numpy")
     if callable(value) or (standard and root not in PLAIN):
         return {}
-    slots = {
-        name: slot.__get__(value)
-        for one in kind.__mro__
-        for name, slot in vars(one).items()
-        if isinstance(slot, MemberDescriptorType) and name != "__dict__" and _is_set(slot, value)
-    }
-    return slots | _attributes(value)
+    found: dict[Any, Any] = {}
+    for one in kind.__mro__:
+        for name, slot in vars(one).items():
+            if isinstance(slot, MemberDescriptorType) and name != "__dict__":
+                with contextlib.suppress(AttributeError):  # it is not set
+                    found[name] = slot.__get__(value)
+    with contextlib.suppress(AttributeError):
+        attributes = object.__getattribute__(value, "__dict__")
+        found |= attributes if isinstance(attributes, dict) else {}
+    return found
 
 
 def items_of(value: Any) -> dict[Any, Any] | None:
@@ -110,22 +114,6 @@ def items_of(value: Any) -> dict[Any, Any] | None:
         return dict(dict.items(value))
     # The length of a TensorDict is that of its rows.
     return dict(value.items()) if kind.__module__.startswith("tensordict.") else None
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return dict(found) if isinstance(found, dict) else {}
-
-
-def _is_set(slot: MemberDescriptorType, value: Any) -> bool:
-    try:
-        slot.__get__(value)
-    except AttributeError:
-        return False
-    return True
 
 
 def tensors_in(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
@@ -191,11 +179,8 @@ class _Inner:
         return batch
 
     def _stacked(self, name: str, rows: Sequence[Any]) -> torch.Tensor | None:
-        tensors = [_numbers(row) for row in rows]
-        if not tensors or len({(t.dtype, t.device) for t in tensors if t is not None}) != 1:
-            return None
-        known = [tensor for tensor in tensors if tensor is not None]
-        if len(known) < len(tensors):
+        known = [tensor for row in rows if (tensor := _numbers(row)) is not None]
+        if len(known) < len(rows) or len({(one.dtype, one.device) for one in known}) != 1:
             return None
         if len({tensor.shape for tensor in known}) == 1:
             return torch.stack(known)
@@ -245,7 +230,7 @@ def _array(value: Any) -> torch.Tensor | None:
 
 
 def _is_text(value: Any) -> bool:
-    return _is_only(value, str | int)
+    return isinstance(value, list | tuple) and _is_only(value, str | int)
 
 
 def _tensor(value: Any) -> torch.Tensor | None:
@@ -253,6 +238,6 @@ def _tensor(value: Any) -> torch.Tensor | None:
         return value
     if hasattr(type(value), "__array__"):
         return _array(value)
-    if isinstance(value, str) or (isinstance(value, list | tuple) and _is_text(value)):
+    if isinstance(value, str) or _is_text(value):
         return torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
     return None

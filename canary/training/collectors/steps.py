@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import sys
@@ -53,29 +52,13 @@ class RunningStep:
         return bool(counts)
 
     def scalars(self) -> dict[str, Scalar]:
-        """Return all numbers by name, as `_fill` reads them."""
+        """Return all numbers by name, as `_Ended` reads them."""
         found = dict(self.tokens)
         found |= {f"loss:{place}": loss for place, loss in enumerate(self.losses)}
         for name, values in self.metrics.items():
             found |= {f"rl:{name}:{place}": value for place, value in enumerate(values)}
         known = {"grad_norm": self.grad_norm, "learning_rate": self.learning_rate}
         return found | {name: value for name, value in known.items() if value is not None}
-
-
-def _fill(
-    losses: int, metrics: Mapping[str, int], loss_of: LossOf, row: Row, values: Mapping[str, float]
-) -> None:
-    """Put a step's numbers into its row. `losses`, `metrics`: how many there are."""
-    row["micro_losses"] = [values[f"loss:{place}"] for place in range(losses)]
-    row["loss"] = loss_of([values[f"loss:{place}"] for place in range(losses)])
-    row["grad_norm"] = values.get("grad_norm")
-    row["learning_rate"] = values.get("learning_rate")
-    row["rl"] = {
-        name: math.fsum(values[f"rl:{name}:{place}"] for place in range(count)) / count
-        for name, count in metrics.items()
-    }
-    for name in TOKEN_TOTALS:
-        row[name] = int(values[name]) if name in values else None
 
 
 class FirstSteps(Protocol):
@@ -98,22 +81,34 @@ class _Ended:
     time: StepTime
     waits: Waits | None
     scalars: DeferredScalars
-    fill: Callable[[Row, Mapping[str, float]], None]
+    losses: int
+    metrics: Mapping[str, int]
+    """How many numbers there are of each."""
+    loss_of: LossOf
 
     def complete(self) -> Row:
         """Return the row. Call it once the device has delivered its times and values."""
-        values = self.scalars.read()
-        self.row["wall_s"] = self.time.wall_s()
-        self.row["phases"] = self.time.by_phase()
-        self.row["phases_cpu"] = self.time.cpu_by_phase()
-        self.row["host"].update(self.time.on_host())
-        if "cpu_s" in self.row:
-            self.row["cpu_s"] += self.time.cpu_s()
+        row, values = self.row, self.scalars.read()
+        row["wall_s"] = self.time.wall_s()
+        row["phases"] = self.time.by_phase()
+        row["phases_cpu"] = self.time.cpu_by_phase()
+        row["host"].update(self.time.on_host())
+        if "cpu_s" in row:
+            row["cpu_s"] += self.time.cpu_s()
         if self.waits is not None:
-            self.row["collectives"] = self.waits.count
-            self.row["wait_s"] = self.waits.seconds()
-        self.fill(self.row, values)
-        return self.row
+            row["collectives"] = self.waits.count
+            row["wait_s"] = self.waits.seconds()
+        losses = [values[f"loss:{place}"] for place in range(self.losses)]
+        row["micro_losses"], row["loss"] = [*losses], self.loss_of(losses)
+        row["grad_norm"] = values.get("grad_norm")
+        row["learning_rate"] = values.get("learning_rate")
+        row["rl"] = {
+            name: math.fsum(values[f"rl:{name}:{place}"] for place in range(count)) / count
+            for name, count in self.metrics.items()
+        }
+        for name in TOKEN_TOTALS:
+            row[name] = int(values[name]) if name in values else None
+        return row
 
 
 def _of_kernel(path: str) -> int | None:
@@ -201,7 +196,6 @@ class EndedSteps:
         self.count += 1
         deferred = DeferredScalars(now.scalars())
         counts = {name: len(values) for name, values in now.metrics.items()}
-        fill = functools.partial(_fill, len(now.losses), counts, loss_of)
         row: Row = {"launch": launch, "step": step, "samples": now.samples, **self._memory()}
         if self.look.is_on:
             row["look"] = True
@@ -214,7 +208,8 @@ class EndedSteps:
         if self._device.type == "cpu":
             row["cpu_s"] = self._children.since_last()
         waits = self.collectives.step_ended()
-        self._ended.append(_Ended(row, self.clock.close(), waits, deferred, fill))
+        times, losses = self.clock.close(), len(now.losses)
+        self._ended.append(_Ended(row, times, waits, deferred, losses, counts, loss_of))
         if self.profiler is not None:
             self.profiler.step_follows(row["step"])
         self.flush()

@@ -48,7 +48,10 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
         source = source.select(range(min(config.dataset_size, len(source))))
     if len(source) == 0:
         raise no_rows(config)
-    rows = _converted(spec, source)
+    convert = converter_for(
+        config.training_type, source.column_names, source[0], config.dataset_name
+    )
+    rows = [row for row in map(convert, source) if row is not None]
     _require_texts(rows, config.dataset_name)
     if not rows:
         raise InputError(
@@ -64,18 +67,8 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
     if tokenizer.chat_template is None and is_conversational(rows[0]):
         tokenizer.chat_template = DEFAULT_CHAT_TEMPLATE
     require_enough(spec, len(rows))
-    return _on_disk(
-        Dataset.from_list(_cut_prompts(rows, config.max_prompt_length, tokenizer)), spec
-    )
-
-
-def _converted(spec: WorkloadSpec, source: Dataset) -> list[Example]:
-    """Return the usable rows in the trainer's shape."""
-    config = spec.config
-    convert = converter_for(
-        config.training_type, source.column_names, source[0], config.dataset_name
-    )
-    return [row for row in map(convert, source) if row is not None]
+    usable = Dataset.from_list(_cut_prompts(rows, config.max_prompt_length, tokenizer))
+    return usable if spec.rows_dir is None else _on_disk(usable, spec.rows_dir)
 
 
 TEXT_COLUMNS = ("prompt", "completion", "chosen", "rejected", "messages", "text")
@@ -99,29 +92,23 @@ def _require_texts(rows: list[Example], dataset_name: str) -> None:
             )
 
 
-def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:
+def _on_disk(rows: Dataset, rows_dir: Path) -> Dataset:
     """Return the same rows, memory-mapped from `rows_dir`: `datasets` then caches their `map`s.
 
-    The folder is named after their fingerprint, so other rows never use this cache.
+    The folder is named after their fingerprint, so other rows never use this cache. Another rank,
+    which may save the same, sees all of them or none.
     """
-    if spec.rows_dir is None:
-        return rows
-    folder = spec.rows_dir / dataset_fingerprint(rows)[:16]
+    folder = rows_dir / dataset_fingerprint(rows)[:16]
     if not folder.exists():
-        _save_whole(rows, folder)
+        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+        rows.save_to_disk(str(unfinished))
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+            shutil.rmtree(unfinished)
     return Dataset.load_from_disk(str(folder))
-
-
-def _save_whole(rows: Dataset, folder: Path) -> None:
-    """Save rows so that another rank, which may save the same, sees all of them or none."""
-    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
-    rows.save_to_disk(str(unfinished))
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if not folder.exists():
-            raise
-        shutil.rmtree(unfinished)
 
 
 def _cut_prompts(

@@ -14,9 +14,8 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from pyarrow.lib import ArrowException
 
 from canary.errors import DISK_FULL, InputError
-from canary.inputs.embedded import EMBEDDED_DATA, data_file
+from canary.inputs.embedded import EMBEDDED_DATA
 from canary.inputs.locations import FORMATS, data_place
-from canary.inputs.row_shapes import shape_of
 from canary.protocol.spec import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -41,17 +40,19 @@ def read_source(spec: WorkloadSpec) -> Dataset:
     Raises InputError if the dataset does not exist or cannot be read.
     """
     config = spec.config
-    if config.dataset_name == EMBEDDED_DATA:
-        file = data_file(shape_of(config.training_type).embedded)
-        lines = file.read_text(encoding="utf-8").splitlines()
+    path = data_place(config.dataset_name, config.training_type) or _prefetched(config)
+    if path is not None and config.dataset_name == EMBEDDED_DATA:
+        lines = path.read_text(encoding="utf-8").splitlines()
         return Dataset.from_list([json.loads(line) for line in lines if line])
-    path = data_place(config.dataset_name, config.training_type)
     cache = str(spec.cache_dir / "datasets")
-    if path is None:
-        return _read_hub(config, cache)
-    if path.is_dir():
-        return _read_folder(path, config, cache)
-    return _read_file(path, config, cache)
+    try:
+        if path is None:
+            return _read_hub(config, cache)
+        if path.is_dir():
+            return _read_folder(path, config, cache)
+        return _read_file(path, config, cache)
+    except _LOADING_FAILED as error:
+        raise _unreadable(config.dataset_name, config.dataset_split, error) from error
 
 
 def _read_file(path: Path, config: CanaryConfig, cache: str) -> Dataset:
@@ -63,25 +64,19 @@ def _read_file(path: Path, config: CanaryConfig, cache: str) -> Dataset:
         )
     split = config.dataset_split
     named = re.match(r"\w+", split)
-    try:
-        return load_dataset(
-            builder,
-            data_files={named.group() if named else "train": str(path)},
-            split=split,
-            cache_dir=cache,
-        )
-    except _LOADING_FAILED as error:
-        raise _unreadable(config.dataset_name, split, error) from error
+    return load_dataset(
+        builder,
+        data_files={named.group() if named else "train": str(path)},
+        split=split,
+        cache_dir=cache,
+    )
 
 
 def _read_folder(path: Path, config: CanaryConfig, cache: str) -> Dataset:
     split = config.dataset_split
-    try:
-        if not ((path / "state.json").exists() or (path / "dataset_dict.json").exists()):
-            return load_dataset(str(path), split=split, cache_dir=cache)
-        saved = load_from_disk(str(path))
-    except _LOADING_FAILED as error:
-        raise _unreadable(config.dataset_name, split, error) from error
+    if not ((path / "state.json").exists() or (path / "dataset_dict.json").exists()):
+        return load_dataset(str(path), split=split, cache_dir=cache)
+    saved = load_from_disk(str(path))
     if not isinstance(saved, DatasetDict):
         return saved
     if split not in saved:
@@ -93,9 +88,6 @@ def _read_folder(path: Path, config: CanaryConfig, cache: str) -> Dataset:
 
 
 def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
-    prefetched = _prefetched(config)
-    if prefetched is not None:
-        return _read_folder(prefetched, config, cache)
     try:
         return load_dataset(
             config.dataset_name,
@@ -109,8 +101,6 @@ def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
             f"hub did not provide it: {_first_line(error)}",
             "check the name, dataset_revision, the network, HF_HUB_OFFLINE and HF_TOKEN",
         ) from error
-    except _LOADING_FAILED as error:
-        raise _unreadable(config.dataset_name, config.dataset_split, error) from error
 
 
 def _prefetched(config: CanaryConfig) -> Path | None:

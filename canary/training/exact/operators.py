@@ -24,6 +24,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from canary.record.exact import Work
+from canary.training.collectors.aside import Marked
 from canary.training.collectors.named import tensors_in
 
 ATEN = torch.ops.aten
@@ -31,29 +32,24 @@ DISTANCES = (ATEN.pow.Tensor_Scalar, ATEN.abs.default, ATEN.mul.Tensor)
 WHOLE = (ATEN.mean.default, ATEN.sum.default)
 
 
-class OuterLosses:
+class OuterLosses(Marked):
     """Follows such differences through a square or an absolute value into one number."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.found: list[list[list[int]]] = []
         """The shapes of each: rows with a gradient, then targets without one."""
-        self._known: dict[int, tuple[weakref.ref[torch.Tensor], list[list[int]]]] = {}
 
     def saw(self, func: Any, args: tuple[Any, ...], made: Any) -> None:
         """Look at one operator's arguments and result."""
         if func is ATEN.sub.Tensor:
-            shapes = _outer(*args[:2])
-            if shapes is not None:
-                self._known[id(made)] = (weakref.ref(made), shapes)
-        elif self._known and (func in DISTANCES or func in WHOLE):
-            known = self._known.get(id(args[0]))
-            source = None if known is None else known[0]()
-            if known is None or source is None or source is not args[0]:
-                return
-            if func in WHOLE:
-                self.found.append(known[1])
-            elif made.shape == source.shape:
-                self._known[id(made)] = (weakref.ref(made), known[1])
+            self.note(made, _outer(*args[:2]))
+        elif self.known and (func in DISTANCES or func in WHOLE):
+            shapes = self.of(args[0])
+            if shapes is not None and func in WHOLE:
+                self.found.append(shapes)
+            elif shapes is not None and made.shape == args[0].shape:
+                self.note(made, shapes)
 
 
 VIEWS = (
@@ -68,43 +64,35 @@ TAKES_NO_PROBABILITIES = {
 }
 
 
-class Probabilities:
+class Probabilities(Marked):
     """Follows what a softmax makes into functions that take logits or log-probabilities."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.found: set[str] = set()
         """Such functions, where a gradient flows through them."""
-        self._known: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
 
     def saw(self, func: Any, args: tuple[Any, ...], made: Any) -> None:
         """Look at one operator's arguments and result."""
         if func is ATEN._softmax.default:
-            self._note(made, "probabilities")
+            self.note(made, "probabilities")
         elif func is ATEN.xlogy.Tensor:
-            self._note(made, "p log p")
-        elif not self._known:
+            self.note(made, "p log p")
+        elif not self.known:
             return
         elif func in VIEWS:
-            self._note(made, self._what(args[0]))
-        elif func is ATEN.mul.Tensor and self._what(args[1]) == "probabilities":
-            self._note(made, "p times probabilities")  # in kl_div: target * input
-        elif func is ATEN.sub.Tensor and self._what(args[0]) == "p log p":
-            if self._what(args[1]) == "p times probabilities":
+            self.note(made, self.of(args[0]))
+        elif func is ATEN.mul.Tensor and self.of(args[1]) == "probabilities":
+            self.note(made, "p times probabilities")  # in kl_div: target * input
+        elif func is ATEN.sub.Tensor and self.of(args[0]) == "p log p":
+            if self.of(args[1]) == "p times probabilities":
                 self._misused("kl_div of probabilities", args[1])
-        elif func in TAKES_NO_PROBABILITIES and self._what(args[0]) == "probabilities":
+        elif func in TAKES_NO_PROBABILITIES and self.of(args[0]) == "probabilities":
             self._misused(TAKES_NO_PROBABILITIES[func], args[0])
 
     def _misused(self, words: str, given: torch.Tensor) -> None:
         if given.requires_grad:
             self.found.add(words)
-
-    def _what(self, value: Any) -> str:
-        made, what = self._known.get(id(value), (None, ""))
-        return what if made is not None and made() is value else ""
-
-    def _note(self, made: Any, what: str) -> None:
-        if what:
-            self._known[id(made)] = (weakref.ref(made), what)
 
 
 def _outer(one: Any, other: Any) -> list[list[int]] | None:

@@ -201,11 +201,7 @@ class ExactSignals:
         """Close the counts of the step's work before logging and saving, so that the logging
         interval does not change them."""
         if self._work is not None:
-            self.found["work"] = {
-                "step": step,
-                **self._work.end(),
-                "recompiles": recompiles(),
-            }
+            self.found["work"] = {"step": step, **self._work.end(), "recompiles": recompiles()}
             self._work = None
 
     @contained

@@ -14,16 +14,18 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
+from torch.utils.data import get_worker_info
 
 from canary.record.exact import Exact
 from canary.record.facts import Facts, LoaderFacts
+from canary.training.collectors.aside import Wrapping
 from canary.training.collectors.batches import batch_sha256, hashable
 from canary.training.collectors.named import named
 
@@ -158,7 +160,7 @@ class LoaderWorkers:
     def __init__(self) -> None:
         self._file: Path | None = None
         """Where workers report."""
-        self._originals: list[tuple[Any, Any]] = []
+        self._wrapping = Wrapping()
         self._read = b""
         self._fetches = 0
         self._inside = False
@@ -172,16 +174,12 @@ class LoaderWorkers:
         number, name = tempfile.mkstemp(prefix="canary-")
         os.close(number)
         self._file, self._read = Path(name), b""
-        for owner in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-            original = owner.fetch
-            self._originals.append((owner, original))
-            owner.fetch = self._hooked(original, stream=owner is fetch._IterableDatasetFetcher)
+        self._wrapping.wrap(fetch._MapDatasetFetcher, "fetch", self._around_fetch)
+        self._wrapping.wrap(fetch._IterableDatasetFetcher, "fetch", self._around_fetch)
 
     def end(self) -> None:
         """Restore the fetches; keep what was reported."""
-        for owner, original in self._originals:
-            owner.fetch = original
-        self._originals = []
+        self._wrapping.undo()
         if self._file is not None:
             self._read = self._file.read_bytes()
             self._file.unlink()
@@ -194,28 +192,22 @@ class LoaderWorkers:
         if reports:
             facts["loaders"] = loader_facts(reports)
 
-    def _hooked(self, original: Callable[..., Any], *, stream: bool) -> Callable[..., Any]:
-        from torch.utils.data import get_worker_info
-
-        @functools.wraps(original)
-        def fetch(fetcher: Any, indices: Any) -> Any:
-            worker = get_worker_info()
-            seen = self._inside or self._fetches >= FETCHES
-            # A worker inherits this from the loop: without gradients, it is no training's.
-            if worker is None or seen or not torch.is_grad_enabled():
-                return original(fetcher, indices)
-            self._inside = True
-            before = self._before(fetcher)
-            try:
-                rows = original(fetcher, indices)
-            finally:
-                self._inside = False
-            self._fetches += 1
-            with contextlib.suppress(Exception):  # The worker must give its rows.
-                self._report(worker, before, rows if stream else None, stream=stream)
-            return rows
-
-        return fetch
+    def _around_fetch(self, original: Any, fetcher: Any, indices: Any) -> Any:
+        worker = get_worker_info()
+        seen = self._inside or self._fetches >= FETCHES
+        # A worker inherits this from the loop: without gradients, it is no training's.
+        if worker is None or seen or not torch.is_grad_enabled():
+            return original(fetcher, indices)
+        self._inside = True
+        before = self._before(fetcher)
+        try:
+            rows = original(fetcher, indices)
+        finally:
+            self._inside = False
+        self._fetches += 1
+        with contextlib.suppress(Exception):  # The worker must give its rows.
+            self._report(worker, before, rows, stream=hasattr(fetcher, "dataset_iter"))
+        return rows
 
     def _before(self, fetcher: Any) -> dict[str, tuple[Any, State]]:
         found: dict[str, tuple[Any, State]] = {}
@@ -243,7 +235,7 @@ class LoaderWorkers:
                 "stream": stream,
                 "fetch": self._fetches,
                 "drawn": drawn,
-                "rows": None if rows is None else _rows_sha256(rows),
+                "rows": _rows_sha256(rows) if stream else None,
             }
         )
         assert self._file is not None

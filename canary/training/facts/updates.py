@@ -318,13 +318,11 @@ class UpdateWatcher:
             self._note_mode(model)
             held = set().union(*(one.ids for one in self._followed))
             for name, value in (*model.named_parameters(), *self._hidden.items()):
-                outside = id(value) not in held and value.grad is not None
-                if outside and value.requires_grad and len(self._missing) < MOST_MISSING:
-                    self._note_missing(name, value)
-
-    def _note_missing(self, name: str, value: torch.Tensor) -> None:
-        if name not in self._missing and Places([value]).gradients().any():
-            self._missing[name] = (value, Places([value]).values())
+                outside = id(value) not in held and value.grad is not None and value.requires_grad
+                if outside and name not in self._missing and len(self._missing) < MOST_MISSING:
+                    place = Places([value])
+                    if place.gradients().any():
+                        self._missing[name] = (value, place.values())
 
     def _note_mode(self, model: nn.Module) -> None:
         modules = [one for one in model.modules() if one is not model] or [model]

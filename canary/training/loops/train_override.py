@@ -11,14 +11,15 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from canary.training.collectors.aside import uncounted
 from canary.training.collectors.batches import generated
-from canary.training.collectors.clock import StepClock
-from canary.training.look import Look
+
+if TYPE_CHECKING:
+    from canary.training.loops.trainer import TrainerCollector
 
 Wrap = Callable[[Any, str, Callable[..., Any]], None]
 
@@ -31,28 +32,17 @@ class LoopEnded(Exception):
 
 
 class OverriddenLoop:
-    """Gathers one step: losses of its updates, sampled sequences, logged metrics."""
+    """Puts into the running step of a collector: losses of updates, sampled sequences, metrics."""
 
     calls_step_ends = False
     """Whether it calls `step_ends` itself; otherwise a step ends at `on_step_end`."""
 
-    def __init__(
-        self,
-        trainer: Any,
-        clock: StepClock,
-        look: Look,
-        batch_enters: Callable[[Mapping[str, Any]], None],
-        step_ends: Callable[[OverriddenLoop], None],
-    ) -> None:
-        self._trainer = trainer
-        self._clock = clock
-        self._look = look
-        self._batch_enters = batch_enters
-        self._step_ends = step_ends
-        self.losses: list[torch.Tensor] = []
-        self.samples = 0
+    def __init__(self, collector: TrainerCollector) -> None:
+        self._collector = collector
+        self._trainer = collector.trainer
+        self._clock = collector.clock
         self.updates = 0
-        self.step_metrics: dict[str, float] = {}
+        """Those of the running step."""
 
     def attach(self, wrap: Wrap) -> None:
         """Wrap on the instances what the loop calls; `backward` is timed already, and updates are
@@ -63,10 +53,6 @@ class OverriddenLoop:
         wrap(trainer.accelerator, "backward", self._around_backward)
         wrap(trainer, "log", self._around_log)
 
-    def next_step(self) -> None:
-        """Forget the step that ended."""
-        self.losses, self.samples, self.updates, self.step_metrics = [], 0, 0, {}
-
     def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._clock.phase(phase):
             return original(*args, **kwargs)
@@ -76,9 +62,13 @@ class OverriddenLoop:
             output = original(*args, **kwargs)
         prompts, completions = generated(output, args, kwargs)
         if prompts is not None:
-            self.samples += int(prompts.shape[0])
-            self._batch_enters(self._rollout(prompts, kwargs.get("attention_mask"), completions))
+            self._enters(self._rollout(prompts, kwargs.get("attention_mask"), completions))
         return output
+
+    def _enters(self, rollout: Mapping[str, torch.Tensor]) -> None:
+        now = self._collector.now
+        now.samples = (now.samples or 0) + len(rollout["prompt_ids"])
+        self._collector.batch_enters(rollout)
 
     def _rollout(
         self, prompts: torch.Tensor, mask: torch.Tensor | None, completions: torch.Tensor
@@ -98,16 +88,17 @@ class OverriddenLoop:
         }
 
     def _around_backward(self, original: Any, loss: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        self.losses.append(loss.detach())
+        self._collector.now.losses.append(loss.detach())
         return original(loss, *args, **kwargs)
 
     def _around_log(self, original: Any, logs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        self.step_metrics = {
+        found = {
             name: float(value)
             for name, value in logs.items()
             if isinstance(value, int | float) and name not in NOT_METRICS
         }
-        self.step_metrics.setdefault("updates", float(self.updates))
+        found.setdefault("updates", float(self.updates))
+        self._collector.shows(found)
         return self._in_phase("logging", original, logs, *args, **kwargs)
 
 
@@ -152,19 +143,18 @@ class InstrumentedLoop(OverriddenLoop, Unwatched):
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Count the samples, and during the look collect the tensors."""
-        self.samples += len(tensors["completion_ids"])
-        self._batch_enters(tensors)
-        self._look.exact.rollout(tensors)
+        self._enters(tensors)
+        self._collector.look.exact.rollout(tensors)
 
     @uncounted()
     def loss(self, loss: torch.Tensor) -> None:
         """Keep the loss on the device until the step ends."""
-        self.losses.append(loss.detach())
+        self._collector.now.losses.append(loss.detach())
 
     def metrics(self, found: Mapping[str, float]) -> None:
         """Keep the metrics for the step's row."""
-        self.step_metrics = dict(found)
+        self._collector.shows(found)
 
     def step_over(self) -> None:
         """End the step here."""
-        self._step_ends(self)
+        self._collector.override_step_ends(self)

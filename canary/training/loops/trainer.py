@@ -72,25 +72,23 @@ class TrainerCollector(TrainerCallback):
         ends_after_look: bool = False,
         profiler: StepProfiler | None = None,
     ) -> None:
-        self._trainer = trainer
+        self.trainer = trainer
         self._launch = launch
         self._stop_after = stop_after
         self._ends_after_look = ends_after_look
-        self._look = look
+        self.look = look
         self.was_cut = False
         """Whether the training would have gone on after its last recorded step."""
         self._ended = EndedSteps(torch.device(trainer.args.device), sink, look, profiler)
-        self._clock = self._ended.clock
+        self.clock = self._ended.clock
         self._collectives = self._ended.collectives
-        self._now = RunningStep()
+        self.now = RunningStep()
         self._learning_rate: float | None = None
         self._metrics = StepMetrics(trainer)
         self._ended_step: int | None = None
         self._in_loss = self._in_step = self._entered = False
         loop = InstrumentedLoop if is_instrumented(trainer) else OverriddenLoop
-        self._override: OverriddenLoop | None = loop(
-            trainer, self._clock, look, self._batch_enters, self._override_step_ends
-        )
+        self._override: OverriddenLoop | None = loop(self)
         self._wrapping = Wrapping()
         self._wrap = self._wrapping.wrap
         self._updates = 0
@@ -106,25 +104,25 @@ class TrainerCollector(TrainerCallback):
 
     def _attach(self) -> None:
         for name, phase in PHASE_OF_METHOD.items():
-            self._wrap(self._trainer, name, functools.partial(self._in_phase, phase))
-        self._wrap(self._trainer, "_inner_training_loop", self._around_loop)
-        self._wrap(self._trainer, "compute_loss", self._around_loss)
-        self._wrap(self._trainer, "training_step", self._around_training_step)
+            self._wrap(self.trainer, name, functools.partial(self._in_phase, phase))
+        self._wrap(self.trainer, "_inner_training_loop", self._around_loop)
+        self._wrap(self.trainer, "compute_loss", self._around_loss)
+        self._wrap(self.trainer, "training_step", self._around_training_step)
         for name in LOGPROB_METHODS:
-            self._wrap(self._trainer, name, self._around_logprob)
-        trainer = self._trainer
+            self._wrap(self.trainer, name, self._around_logprob)
+        trainer = self.trainer
         older = not hasattr(trainer, "_generate_single_turn")
         if older and hasattr(trainer, "_generate_and_score_completions"):
             # Time `generate` itself: older online trainers call it in a method that does more.
             around = functools.partial(self._in_phase, "generation")
             for owner in (trainer.model, getattr(trainer, "llm", None)):
                 self._wrap(owner, "generate", around)
-        self._wrap(self._trainer, "_maybe_log_save_evaluate", self._around_logging)
-        accelerator = self._trainer.accelerator
+        self._wrap(self.trainer, "_maybe_log_save_evaluate", self._around_logging)
+        accelerator = self.trainer.accelerator
         self._wrap(accelerator, "backward", functools.partial(self._in_phase, "backward"))
         self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
         self._wrapping.hook_updates(self._hooked_update_begins, self._hooked_update_ended)
-        self._trainer.add_callback(self)
+        self.trainer.add_callback(self)
 
     def run(self, train: Callable[[], Any]) -> Any:
         """Call `train` and return its result, or None if it was cut short."""
@@ -146,7 +144,7 @@ class TrainerCollector(TrainerCallback):
         if self._ended.count or not self._updates:
             return None
         return (
-            f"the training loop of {type(self._trainer).__name__} made {self._updates} updates but "
+            f"the training loop of {type(self.trainer).__name__} made {self._updates} updates but "
             "never called on_step_end, so its steps are unknown"
         )
 
@@ -154,7 +152,7 @@ class TrainerCollector(TrainerCallback):
         """Return the figures that the steps did not show, and why."""
         if not self._ended.count:
             return {}
-        name = type(self._trainer).__name__
+        name = type(self.trainer).__name__
         batches = f"the training loop of {name} passes no batch to compute_loss or training_step"
         losses = f"the training loop of {name} calls neither compute_loss nor training_step"
         if "passed" in self._seen:
@@ -170,12 +168,12 @@ class TrainerCollector(TrainerCallback):
 
     def detach(self) -> None:
         """Restore the trainer."""
-        self._trainer.remove_callback(self)
+        self.trainer.remove_callback(self)
         self._collectives.end()
         self._wrapping.undo()
 
     def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._clock.phase(phase):
+        with self.clock.phase(phase):
             return original(*args, **kwargs)
 
     def _around_loop(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -184,13 +182,14 @@ class TrainerCollector(TrainerCallback):
 
     @uncounted()
     def _add_loss(self, loss: torch.Tensor) -> None:
-        self._now.losses.append(loss.detach())
+        if self._override is None:
+            self.now.losses.append(loss.detach())
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
-        training = self._trainer.model.training
+        training = self.trainer.model.training
         if training:
-            self._batch_enters(inputs)
+            self.batch_enters(inputs)
         self._in_loss = True
         try:
             outcome = original(*args, **kwargs)
@@ -203,7 +202,8 @@ class TrainerCollector(TrainerCallback):
         return outcome
 
     @uncounted()
-    def _batch_enters(self, batch: Any) -> None:
+    def batch_enters(self, batch: Any) -> None:
+        """Count a micro-batch; during the look its signals describe it."""
         self._entered = True
         self._seen.add("passed")
         items = items_of(batch)
@@ -214,10 +214,10 @@ class TrainerCollector(TrainerCallback):
         if not inputs:
             return
         self._seen.add("batches")
-        if self._now.add_tokens(inputs):
+        if self.now.add_tokens(inputs):
             self._seen.add("tokens")
-        if self._look.is_on:
-            self._look.exact.micro_batch(_whole(batch, inputs))
+        if self.look.is_on:
+            self.look.exact.micro_batch(_whole(batch, inputs))
 
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
@@ -230,52 +230,50 @@ class TrainerCollector(TrainerCallback):
         finally:
             self._in_step = False
         if not self._entered and inputs is not None:
-            self._batch_enters(batch)
+            self.batch_enters(batch)
         self._add_loss(loss)
         return loss
 
     def _around_logprob(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self._in_loss:
             return original(*args, **kwargs)
-        with self._clock.phase("logprob"):
+        with self.clock.phase("logprob"):
             return original(*args, **kwargs)
 
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        self._look.exact.gradients_ready()
-        before = self._now.grad_norm
-        with self._clock.phase("optimizer"):
-            norm = self._now.grad_norm = original(*args, **kwargs)
+        self.look.exact.gradients_ready()
+        before = self.now.grad_norm
+        with self.clock.phase("optimizer"):
+            norm = self.now.grad_norm = original(*args, **kwargs)
         if self._override is not None and before is not None and norm is not None:
             # The largest norm of the step's updates, so that an explosion in one of them is seen.
             with uncounted():
                 most = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
-                self._now.grad_norm = most
+                self.now.grad_norm = most
         return norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self._ended_step is not None:
-            self._look.exact.work_ends(self._ended_step)
+            self.look.exact.work_ends(self._ended_step)
         result = original(*args, **kwargs)
         self._close_step()
         self._cut_if_over()
         return result
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step)
-        if self._override is not None:
-            self._override.attach(self._wrap)
-
-    def _begin(self, done: int = 0) -> None:
+        done = state.global_step
         if self._ends_after_look and self._stop_after is not None:
             self._stop_after += done  # the look of a resumed training is as long as any other
         if not self._ends_after_look:
             # How many steps will be recorded; some trainers do not know.
-            limits = (self._trainer.state.max_steps, self._stop_after)
+            limits = (state.max_steps, self._stop_after)
             known = [last - done for last in limits if last is not None and last > 0]
-            self._look.length_is(min(known, default=None))
-        self._look.exact.training_begins(done)
+            self.look.length_is(min(known, default=None))
+        self.look.exact.training_begins(done)
         self._collectives.begin()
         self._ended.begin(done)
+        if self._override is not None:
+            self._override.attach(self._wrap)
 
     def _hooked_update_begins(self, optimizer: Any, *_: Any) -> None:
         if self._ended.begun and not self._calls_before_updates:
@@ -290,47 +288,48 @@ class TrainerCollector(TrainerCallback):
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._calls_before_updates = True
-        self._update_begins(kwargs.get("optimizer") or self._trainer.optimizer)
+        self._update_begins(kwargs.get("optimizer") or self.trainer.optimizer)
 
     def _update_begins(self, optimizer: Any) -> None:
-        self._look.exact.gradients_ready()
-        self._look.exact.update_begins()
+        self.look.exact.gradients_ready()
+        self.look.exact.update_begins()
         self._learning_rate = float(rate_of([optimizer]))
-        self._clock.switch("optimizer")
+        self.clock.switch("optimizer")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._update_ended()
 
     def _update_ended(self) -> None:
         # The work of other callbacks at the step's end is not part of the update.
-        self._clock.switch("other")
-        self._look.exact.update_ended()
+        self.clock.switch("other")
+        self.look.exact.update_ended()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Take the step's metrics. An overridden loop that does not call `step_ends` ends its step
         here."""
-        self._clock.switch("other")
-        self._shows(self._metrics.fresh())
+        self.clock.switch("other")
+        if self._override is None:
+            self.shows(self._metrics.fresh())
         self._ended_step = state.global_step
         if self._stop_after is not None and state.global_step >= self._stop_after:
             self.was_cut = state.global_step < state.max_steps
         if self._override is not None and self._override.calls_step_ends:
-            self._look.exact.work_ends(state.global_step)
+            self.look.exact.work_ends(state.global_step)
         elif self._override is not None:
-            self._override_step_ends(self._override)
+            self.override_step_ends(self._override)
         elif not self._tells_begins:
             self._close_step()
             self._cut_if_over()
 
-    def _override_step_ends(self, loop: OverriddenLoop) -> None:
-        self._now.losses = list(loop.losses)
-        self._shows(loop.step_metrics)
+    def override_step_ends(self, loop: OverriddenLoop) -> None:
+        """Close the step of an overridden loop."""
         self._close_step()
-        loop.next_step()
+        loop.updates = 0
         self._cut_if_over()
 
-    def _shows(self, metrics: Mapping[str, float]) -> None:
-        self._now.metrics = {name: [value] for name, value in metrics.items()}
+    def shows(self, metrics: Mapping[str, float]) -> None:
+        """Keep these metrics of the running step, and no others."""
+        self.now.metrics = {name: [value] for name, value in metrics.items()}
 
     def _cut_if_over(self) -> None:
         """Leave the training's loop after the last wanted step."""
@@ -356,9 +355,12 @@ class TrainerCollector(TrainerCallback):
     def _close_step(self) -> None:
         if self._ended_step is None:
             return
-        self._look.exact.step_ended(self._ended_step)
-        now, self._now = self._now, RunningStep()
-        now.learning_rate, now.samples = self._learning_rate, self._samples(len(now.losses))
+        self.look.exact.step_ended(self._ended_step)
+        now, self.now = self.now, RunningStep()
+        now.learning_rate = self._learning_rate
+        if self._override is None:
+            now.samples = int(self.trainer.args.per_device_train_batch_size) * len(now.losses)
+        now.samples = now.samples or None  # not 0 if the loop did not show them
         step, self._ended_step = self._ended_step, None
         self._metrics.step_ended()
         self._seen |= {"losses"} if now.losses else set()
@@ -366,9 +368,3 @@ class TrainerCollector(TrainerCallback):
         # The trainer sums the losses of the micro-batches, because each is already divided.
         loss_of = _mean if self._mean or self._override is not None else summed
         self._ended.close(self._launch, step, now, loss_of)
-
-    def _samples(self, losses: int) -> int | None:
-        """Return the step's samples, or None (not 0) if the loop did not show them."""
-        if self._override is not None:
-            return self._override.samples or None
-        return int(self._trainer.args.per_device_train_batch_size) * losses or None

@@ -24,7 +24,7 @@ from transformers import (
 
 from canary.errors import ConfigError, InputError
 from canary.inputs.embedded import reward_dir, tiny_dir
-from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name, require_known
+from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name
 from canary.inputs.locations import model_folder
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
@@ -69,17 +69,6 @@ def unusable_attention(config: CanaryConfig, error: Exception) -> ConfigError:
     )
 
 
-def check_attention_dtype(config: CanaryConfig) -> None:
-    """Raise ConfigError for a kernel that only computes in 16 bits in a float32 training."""
-    if (config.attn_implementation or "").startswith("flash_") and config.dtype == "float32":
-        raise ConfigError(
-            f"attn_implementation {config.attn_implementation} computes in 16 bits, but dtype is "
-            "float32",
-            "set dtype: bfloat16, or choose sdpa",
-            key="attn_implementation",
-        )
-
-
 Loaded = TypeVar("Loaded")
 
 # Padding tokens that a vocabulary may have without declaring them (pythia: <|padding|>).
@@ -120,14 +109,20 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
     size = parse_random_name(config.model_name)
     if size is None:
         model = _from_source(spec, lambda source, access: _load(spec, source, access, options))
-        check_attention_dtype(config)
-        return _fit_embeddings(model, tokenizer)
-    model = _random_model(spec, size, tokenizer)
-    check_attention_dtype(config)
-    if quantization or spec.config.trainer.classifies:
-        save_initial(spec, model)
-        set_seed(config.seed)
-        model = _load(spec, model.config._name_or_path, {}, options)
+        _fit_embeddings(model, tokenizer)
+    else:
+        model = _random_model(spec, size, tokenizer)
+        if quantization or spec.config.trainer.classifies:
+            save_initial(spec, model)
+            set_seed(config.seed)
+            model = _load(spec, model.config._name_or_path, {}, options)
+    kernel = config.attn_implementation or ""
+    if kernel.startswith("flash_") and config.dtype == "float32":
+        raise ConfigError(
+            f"attn_implementation {kernel} computes in 16 bits, but dtype is float32",
+            "set dtype: bfloat16, or choose sdpa",
+            key="attn_implementation",
+        )
     return model
 
 
@@ -166,7 +161,7 @@ def _random_model(
     spec: WorkloadSpec, size: str, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
     config = spec.config
-    model: PreTrainedModel = random_llama(size, config.seed, torch.float32, len(tokenizer))
+    model: PreTrainedModel = random_llama(size, config.seed, len(tokenizer))
     model.config.pad_token_id = tokenizer.pad_token_id
     model.config.eos_token_id = tokenizer.eos_token_id
     kernel = attention_options(config)
@@ -230,8 +225,6 @@ def _quantization(spec: WorkloadSpec) -> dict[str, Any]:
     if not (config.load_in_4bit or config.load_in_8bit):
         return {}
     key = "load_in_4bit" if config.load_in_4bit else "load_in_8bit"
-    if not config.use_peft:
-        raise ConfigError(f"{key} needs an adapter", "set use_peft: true", key=key)
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ConfigError(
             f"{key} needs bitsandbytes, which is not installed",
@@ -257,25 +250,21 @@ def _ensure_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
     tokenizer.add_special_tokens({"pad_token": next(known, _NEW_PAD)})
 
 
-def _fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+def _fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Grow the embedding only if a token's id lies outside it (pythia's has spare rows)."""
     highest = max(tokenizer.get_vocab().values())
     embedding: Any = model.get_input_embeddings()
     if highest >= embedding.num_embeddings:
         model.resize_token_embeddings(highest + 1, mean_resizing=False)
-    return model
 
 
 _HEAD_SIZE = 64
 _MAX_POSITIONS = 2048
 
 
-def random_llama(size: str, seed: int, dtype: torch.dtype, vocab_size: int) -> LlamaForCausalLM:
-    """Return a Llama of RANDOM_SIZES[size] with weights drawn from `seed`, in `dtype`.
-
-    The global CPU generator does not change. Raises InputError for an unknown size.
-    """
-    require_known(size)
+def random_llama(size: str, seed: int, vocab_size: int) -> LlamaForCausalLM:
+    """Return a Llama of RANDOM_SIZES[size] with float32 weights drawn from `seed`. The global CPU
+    generator does not change."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     shape = RANDOM_SIZES[size]
@@ -295,9 +284,7 @@ def random_llama(size: str, seed: int, dtype: torch.dtype, vocab_size: int) -> L
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(config)
-    model.to(dtype)
-    return model
+        return LlamaForCausalLM(config)
 
 
 def lora_config(spec: WorkloadSpec) -> LoraConfig | None:

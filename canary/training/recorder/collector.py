@@ -1,46 +1,68 @@
-"""Collects one row per step of a loop, through the step's calls and the optimizers' hooks."""
+"""Collects one row per step of a loop, through the step's calls and the optimizers' hooks. Stores
+rows and result for the job of `canary exec`."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 
 from canary.errors import UsageError
+from canary.protocol.failure import describe_failure
+from canary.protocol.job import JOB, Job, Result
+from canary.record.step_row import Row
+from canary.training.attach.process import TURN, leave, say, wait_for_the_end
 from canary.training.collectors.aside import uncounted
 from canary.training.collectors.batches import rows_of
+from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.named import named
 from canary.training.collectors.steps import EndedSteps, RunningStep
 from canary.training.exact.parameters import Gradients, rate_of
+from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
 from canary.training.recorder.loop import Loop
-
-if TYPE_CHECKING:
-    from canary.training.recorder.attached import JobKeeper
 
 
 class LoopCollector:
-    """Collects the steps of one loop: a row each for its keeper, and exact signals during the look.
-    The keeper begins with it."""
+    """Collects the steps of one loop: a row each, and exact signals during the look."""
 
-    def __init__(self, loop: Loop, keeper: JobKeeper, *, driven: bool = False) -> None:
+    written = False
+    """Whether the result is written."""
+    exits = False
+    """Whether the process itself ends."""
+
+    def __init__(
+        self, loop: Loop, job: Job, training: TrainingLaunch, *, driven: bool = False
+    ) -> None:
         """`driven`: the caller reports backwards and updates, so nothing of the loop is hooked."""
         self._driven = driven
+        self._job = job
+        self._training = training
+        self._stack = contextlib.ExitStack()
+        self.stop_after = job.stop_after
+        """Steps after which recording ends; None for all steps."""
+        self.loop = loop
         self.steps = 0
         """Finished steps."""
         self.begun = False
         """Whether any step has begun."""
-        self.look = look = keeper.begin(loop)
+        set_up_torch(job)
+        if can_count_calls():
+            training.calls = self._stack.enter_context(count_calls())
+        training.lap("before_training")
+        self.look = look = training.begin(loop, loop.describe())
         self._gradients: Gradients | None = None
         if look.is_on and loop.model is not None:
             self._gradients = Gradients(loop.model, look.exact)
             look.at_end(self._unhook_gradients)
         self._device = loop.device
-        self.rows = EndedSteps(self._device, keeper.keep, look, keeper.profiler())
+        self.rows = EndedSteps(self._device, self.keep, look, training.profiler(self._device))
         self._clock = self.rows.clock
-        self.loop = loop
-        self._launch = keeper.launch
         self.now = RunningStep()
         """What the running step has shown."""
         self._running = False
@@ -99,12 +121,11 @@ class LoopCollector:
         if batch is not None:
             self.batch(batch)
 
-    def ended_outside(self) -> bool:
-        """Close a step whose optimizer stepped after its `recorder.step`; return whether it did."""
-        if not (self._running and self.now.stepped):
-            return False
-        self._close()
-        return True
+    def close_late_step(self) -> None:
+        """Close a step whose optimizer stepped after its `recorder.step`."""
+        if self._running and self.now.stepped:
+            self._close()
+            self.step_ended()
 
     def step_ends(self) -> bool:
         """Close the step if it is over (no optimizer, or it has stepped); return whether it is."""
@@ -112,6 +133,8 @@ class LoopCollector:
         if ended:
             self._close()
         self._clock.switch("data")
+        if ended:
+            self.step_ended()
         return ended
 
     @contextlib.contextmanager
@@ -187,7 +210,76 @@ class LoopCollector:
         if self._gradients is not None:
             self._gradients.step_ended()
         self.look.exact.step_ended(self.steps)
-        self.rows.close(self._launch, self.steps, now, self.loop.loss_of)
+        self.rows.close(self._job.launch, self.steps, now, self.loop.loss_of)
+
+    def keep(self, row: Row) -> None:
+        """Append to the job's file of rows."""
+        self._training.keep(row)
+
+    def step_ended(self) -> None:
+        """End a loop that is only looked at."""
+        if self._job.exact and self.steps == self.stop_after:
+            self.end(None)
+
+    def past_end(self) -> NoReturn:
+        """End the process of a loop that goes on."""
+        if not self.written:
+            self._training.was_cut(self.steps)
+        self.end(None)
+        leave(f"ended after step {self.steps}; what comes after the loop does not run")
+
+    def end(self, error: BaseException | None) -> None:
+        """Write the result for the parent, once. It then ends a process that is only looked at, and
+        that does not end by itself."""
+        if self.written:
+            return
+        self.written = True
+        with self._stack:
+            # `sys.exit()` without a code is no failure.
+            if error is not None and (not isinstance(error, SystemExit) or error.code):
+                self.give_up()
+                self._training.write(describe_failure(error))
+                return
+            self.stop()
+            self._training.write(replace(self._result(), exits=self.exits))
+        if self._job.exact and self.steps and not self.exits:
+            wait_for_the_end()
+
+    def _result(self) -> Result:
+        if not self.steps:
+            return Result(
+                status="failed",
+                reason=self.loop.why_no_step(self.begun),
+                hint="put each step of the loop into: with recorder.step(batch) as step",
+                usage_error=True,
+            )
+        result = self._training.finished(self.loop, self._device)
+        unmeasured = result.unmeasured | self.loop.unmeasured() | self.unmeasured()
+        return replace(result, unmeasured=unmeasured)
+
+
+def claimed_job() -> tuple[Job, TrainingLaunch] | None:
+    """Return the job of a loop under `canary exec`; None outside of it, and for a later loop. If
+    the first loop was to be cut short, a later one ends the process."""
+    file = os.environ.get(JOB)
+    if file is None:
+        say("this loop is not recorded: start it with canary exec")
+        return None
+    TURN.take("canary.Recorder")
+    try:
+        job = Job.read(Path(file))
+    except OSError:  # the run's folder was removed
+        return None
+    import psutil  # a user's Python may lack it
+
+    started = time.perf_counter() - (time.time() - psutil.Process().create_time())
+    launch = claimed_launch(job, started)
+    if launch is None:
+        if job.stop_after is not None:
+            leave("one training was recorded; the next one does not run")
+        return None
+    launch.notes += TURN.notes
+    return job, launch
 
 
 @uncounted()

@@ -13,8 +13,7 @@ from canary.errors import UsageError, did_you_mean, nearest
 from canary.record.phases import PHASES
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.collectors.steps import RunningStep
-from canary.training.recorder.attached import JobKeeper, job_keeper
-from canary.training.recorder.collector import LoopCollector, scalar
+from canary.training.recorder.collector import LoopCollector, claimed_job, scalar
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
 
 if TYPE_CHECKING:
@@ -146,14 +145,15 @@ class Recorder:
             settings=dict(config or {}),
         )
         self._entered = False
-        self._keeper: JobKeeper | None = None
         self._collector: LoopCollector | None = None
 
     @property
     def done(self) -> bool:
         """Whether all steps to record are done; False without `max_steps`."""
-        limit = None if self._keeper is None else self._keeper.stop_after
-        return limit is not None and self._collector is not None and self._collector.steps >= limit
+        collector = self._collector
+        if collector is None or collector.stop_after is None:
+            return False
+        return collector.steps >= collector.stop_after
 
     def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """Yield the loader's batches until `done`."""
@@ -178,26 +178,22 @@ class Recorder:
                 "recorder.step was called outside of its recorder's `with`",
                 "write: with Recorder(...) as recorder:",
             )
-        if self._collector is None or self._keeper is None:
+        if self._collector is None:
             yield Step(None)
             return
-        self._close_late_step(self._collector)
+        self._collector.close_late_step()
         if self.done:
-            self._keeper.past_end(self._collector)
-            yield Step(None)
-            return
+            self._collector.past_end()
         self._collector.step_begins(batch)
         yield Step(self._collector)
-        if self._collector.step_ends():
-            self._keeper.step_ended(self._collector)
-            if self.done:
-                self._collector.detach()
+        if self._collector.step_ends() and self.done:
+            self._collector.detach()
 
     def __enter__(self) -> Self:
         self._entered = True
-        self._keeper = job_keeper()
-        if self._keeper is not None:
-            self._collector = LoopCollector(self._loop, self._keeper)
+        claimed = claimed_job()
+        if claimed is not None:
+            self._collector = LoopCollector(self._loop, *claimed)
             self._collector.start()
         return self
 
@@ -209,18 +205,13 @@ class Recorder:
     ) -> None:
         self._entered = False
         collector, self._collector = self._collector, None
-        if collector is None or self._keeper is None:
+        if collector is None:
             return
         if error is None:
             try:
-                self._close_late_step(collector)
+                collector.close_late_step()
                 collector.rows.flush(wait=True)
             except StopTraining as stop:
-                self._keeper.end(collector, stop)
+                collector.end(stop)
                 raise
-        self._keeper.end(collector, error)
-
-    def _close_late_step(self, collector: LoopCollector) -> None:
-        """Close a step whose optimizer stepped after its `recorder.step`."""
-        if self._keeper is not None and collector.ended_outside():
-            self._keeper.step_ended(collector)
+        collector.end(error)

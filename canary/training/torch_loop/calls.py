@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from canary.training.collectors.aside import BEFORE, SLOT
+from canary.training.collectors.aside import BEFORE, SLOT, Wrapping
 
 Around = Callable[[nn.Module, Callable[..., Any], Any, Any], Any]
 
@@ -27,22 +27,21 @@ class ModuleCalls:
     def __init__(self, around: Around) -> None:
         self._around = around
         self._replaced: dict[int, tuple[weakref.ref[nn.Module], Any, Any]] = {}
-        self._follow_compiling()
-        self._follow_replicas()
+        wrap = Wrapping().wrap
+        wrap(nn.Module, "compile", self._around_compile)
+        wrap(torch, "compile", self._around_compile)
+        wrap(nn.Module, "_replicate_for_data_parallel", self._around_replicate)
         leave_alone_when_compiling()
 
     def watch(self, modules: Iterable[nn.Module]) -> None:
         """Watch these modules too."""
         for module in modules:
             known = self._replaced.get(id(module))
-            if known is None or vars(module).get(SLOT) is not known[2]:
-                self._put(module)
-
-    def _put(self, module: nn.Module) -> None:
-        before = vars(module).get(SLOT)
-        watcher = Watcher(self._around, weakref.ref(module), before)
-        vars(module)[SLOT] = watcher
-        self._replaced[id(module)] = (weakref.ref(module), before, watcher)
+            before = vars(module).get(SLOT)
+            if known is None or before is not known[2]:
+                watcher = Watcher(self._around, weakref.ref(module), before)
+                vars(module)[SLOT] = watcher
+                self._replaced[id(module)] = (weakref.ref(module), before, watcher)
 
     def forget(self, module: nn.Module) -> bool:
         """Stop watching a module; return whether it was watched."""
@@ -63,47 +62,23 @@ class ModuleCalls:
                 self.forget(module)
         self._replaced.clear()
 
-    def _follow_compiling(self) -> None:
+    def _around_compile(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Watch the compiled module in place of the original, which is compiled as it was."""
-        compile_in_place = nn.Module.compile
+        module = args[0] if args else kwargs.get("model")
+        watched = isinstance(module, nn.Module) and self.forget(module)
+        made = original(*args, **kwargs)
+        leave_alone_when_compiling()
+        if watched:
+            self.watch([made if isinstance(made, nn.Module) else module])
+        return made
 
-        def compiles(module: nn.Module, *args: Any, **kwargs: Any) -> None:
-            watched = self.forget(module)
-            compile_in_place(module, *args, **kwargs)
-            leave_alone_when_compiling()
-            if watched:
-                self.watch([module])
-
-        nn.Module.compile = compiles
-        torch.compile = self._compiling(torch.compile)
-
-    def _follow_replicas(self) -> None:
+    def _around_replicate(self, original: Callable[..., Any], module: nn.Module) -> Any:
         """Leave the watcher out of DataParallel's replicas: they take a module's attributes."""
-        original = nn.Module._replicate_for_data_parallel
-
-        def replicates(module: nn.Module) -> nn.Module:
-            replica = original(module)
-            known = self._replaced.get(id(module))
-            if known is not None and vars(replica).get(SLOT) is known[2]:
-                del vars(replica)[SLOT]
-            return replica
-
-        nn.Module._replicate_for_data_parallel = replicates
-
-    def _compiling(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def compiles(*args: Any, **kwargs: Any) -> Any:
-            module = args[0] if args else kwargs.get("model")
-            watched = isinstance(module, nn.Module) and self.forget(module)
-            made = original(*args, **kwargs)
-            leave_alone_when_compiling()
-            if watched:
-                self.watch([made if isinstance(made, nn.Module) else module])
-            return made
-
-        compiles.__dict__.update(vars(original), __wrapped__=original)
-        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-            setattr(compiles, name, getattr(original, name))
-        return compiles
+        replica = original(module)
+        known = self._replaced.get(id(module))
+        if known is not None and vars(replica).get(SLOT) is known[2]:
+            del vars(replica)[SLOT]
+        return replica
 
 
 class Watcher:
@@ -120,8 +95,8 @@ class Watcher:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module, and report the call."""
         module: Any = self._reference()
+        called = module._call_impl if self._before is None else self._before
         if torch.compiler.is_compiling():
-            called = module._call_impl if self._before is None else self._before
             return called(*args, **kwargs)
         # A module that took over the attributes of the watched one calls this too.
         caller = sys._getframe(1).f_locals.get("self", module)
@@ -129,7 +104,6 @@ class Watcher:
             if vars(caller).get(SLOT) is self:
                 vars(caller)[SLOT] = self._before
             return caller(*args, **kwargs)
-        called = module._call_impl if self._before is None else self._before
         return self._around(module, called, args, kwargs)
 
     def __deepcopy__(self, _: Any) -> None:

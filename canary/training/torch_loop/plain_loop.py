@@ -1,29 +1,20 @@
-"""A loop of plain torch: its model, optimizers and settings, and how it is stored for the job of
-`canary exec`, until recording ends."""
+"""A loop of plain torch: its model, optimizers and settings, and the end of its process."""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 import torch
 import torch.distributed
 
-from canary.protocol.failure import one_line
-from canary.protocol.job import TORCH_LOOP, Job, Result
-from canary.record.ranks import rank_path
-from canary.record.step_row import Row
+from canary.protocol.job import TORCH_LOOP
 from canary.training.collectors.distributed import world_size
 from canary.training.collectors.steps import summed
-from canary.training.launch import TrainingLaunch
-from canary.training.recorder.attached import JobKeeper
-from canary.training.recorder.collector import LoopCollector
 from canary.training.recorder.loop import Loop
 
 UNSEEDED = 67280421310721
@@ -155,70 +146,6 @@ UNSEEN = {
 """What a loop may not show: the part of the record that is missing then, and why."""
 OF_GRADIENTS = ("stability.grad_norm_values", "exact.first_gradient", "exact.clipping")
 INSIDE_BACKWARD = "the optimizers step inside backward, so no moment has all gradients"
-
-
-class LoopKeeper(JobKeeper):
-    """The keeper of a loop that does not know of the canary."""
-
-    _loop: PlainLoop
-
-    def __init__(self, job: Job, training: TrainingLaunch) -> None:
-        super().__init__(job, training)
-        self.notes: list[str] = training.notes
-        self._rows = rank_path(Path(job.rows_file), training.rank)
-        self._rows_before = self._rows.stat().st_size if self._rows.exists() else 0
-        self.seen: set[str] = set()
-        """Which keys of `UNSEEN` the steps showed."""
-        self.steps_inside_backward = False
-        """Whether the optimizers step inside backward."""
-
-    def learned(self, arguments: dict[str, Any], dtype: str | None) -> None:
-        """Add settings that the first step showed."""
-        self._training.learned(arguments, dtype)
-        if not self._job.exact:  # then the process ends with the last step of the look
-            self._training.begun(self._loop, self._loop.device)
-
-    def _result(self, collector: LoopCollector) -> Result:
-        result = super()._result(collector)
-        if collector.steps:
-            missing = {part: why for name, (part, why) in UNSEEN.items() if name not in self.seen}
-            if "tokens" not in self.seen:
-                missing.pop("tokens.label_tokens", None)  # one reason is enough
-            if self.steps_inside_backward:
-                missing |= dict.fromkeys(OF_GRADIENTS, INSIDE_BACKWARD)
-            return replace(result, unmeasured=result.unmeasured | missing)
-        hint = "give the command that trains, or use canary.Recorder in your training loop"
-        return replace(result, hint=hint)
-
-    def fail(self, collector: LoopCollector, error: Exception) -> None:
-        """The canary could not follow the loop: only the record says so."""
-        if not self.written:
-            self.written = True
-            with self._stack:
-                collector.give_up()
-                reason = f"the canary could not follow this loop: {one_line(error)}"
-                self._training.write(Result("failed", reason, "please report it", see_log=True))
-
-    def discard(self, collector: LoopCollector) -> None:
-        """Forget the loop: another training is recorded in its place."""
-        self.written = True
-        collector.give_up()
-        with self._stack, contextlib.suppress(OSError):
-            self._training.discard()
-            os.truncate(self._rows, self._rows_before)
-
-    def keep(self, row: Row) -> None:
-        """Append to the job's file of rows, and note what they hold."""
-        shown = {
-            "losses": row["loss"] is not None,
-            # The look reads them by itself.
-            "norms": row["grad_norm"] is not None and not row.get("look"),
-            "tokens": row["input_tokens"] is not None or row["label_tokens"] is not None,
-            "labels": row["label_tokens"] is not None,
-            "samples": bool(row["samples"]),
-        }
-        self.seen |= {name for name, is_shown in shown.items() if is_shown}
-        super().keep(row)
 
 
 class ProcessEnd:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from canary.protocol.job import TORCH_LOOP, Job
+from canary.protocol.failure import one_line
+from canary.protocol.job import TORCH_LOOP, Job, Result
 from canary.record.exact import Micro
+from canary.record.ranks import rank_path
+from canary.record.step_row import Row
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.process import print_without_traceback
 from canary.training.collectors.aside import uncounted
@@ -25,7 +32,9 @@ from canary.training.launch import TrainingLaunch
 from canary.training.recorder.collector import LoopCollector, scalar
 from canary.training.torch_loop.batches import Made, as_tokens, fed
 from canary.training.torch_loop.plain_loop import (
-    LoopKeeper,
+    INSIDE_BACKWARD,
+    OF_GRADIENTS,
+    UNSEEN,
     PlainLoop,
     ProcessEnd,
     autocast_dtype,
@@ -34,12 +43,16 @@ from canary.training.torch_loop.plain_loop import (
 )
 from canary.training.torch_loop.step_optimizers import StepOptimizers, as_one, size_of
 
+Known = TypeVar("Known")
 MOST_SETTINGS = 8
 """Optimizers whose settings are recorded; some loops have one for each parameter."""
 
 
-class Recording:
-    """Collects the steps of one loop; `StepOptimizers` says when a step ends."""
+class Recording(LoopCollector):
+    """Collects the steps of one loop that does not know of the canary; `StepOptimizers` says when a
+    step ends."""
+
+    loop: PlainLoop
 
     def __init__(
         self,
@@ -51,25 +64,27 @@ class Recording:
         """`tops`: the outermost modules that hold the parameters. `optimizers`: all of this
         process, those of the largest model first."""
         self.model = as_one(tops)
-        self._optimizers = StepOptimizers(
+        self.optimizers = StepOptimizers(
             optimizers, None if self.model is None else self.model.parameters()
         )
-        self.size = self._optimizers.size
+        self.size = self.optimizers.size
         self.thread = threading.get_ident()
         loop = PlainLoop(
             name=TORCH_LOOP,
             model=self.model,
-            optimizers=self._optimizers.own,
+            optimizers=self.optimizers.own,
             settings=settings_of(optimizers[:MOST_SETTINGS]),
             distributed_facts=facts_of_ranks(tops[0] if tops else None),
         )
-        self._keeper = LoopKeeper(job, launch)
-        self.collector = LoopCollector(loop, self._keeper, driven=True)
+        self._file = rank_path(Path(job.rows_file), launch.rank)
+        self._bytes_before = self._file.stat().st_size if self._file.exists() else 0
+        self._seen: set[str] = set()
+        """Which keys of `UNSEEN` the steps showed."""
+        super().__init__(loop, job, launch, driven=True)
         every = (id(value) for one in optimizers for value in parameters_of(one))
-        self.collector.look.exact.trained_in_turn = frozenset(every)
+        self.look.exact.trained_in_turn = frozenset(every)
         self._note_choice(optimizers)
-        self._device = loop.device
-        self._stepped_inside = self._updating = False
+        self._steps_inside_backward = self._stepped_inside = self._updating = False
         modules = () if self.model is None else self.model.modules()
         self._embeds = any(isinstance(one, nn.Embedding) for one in modules)
         self._given: list[Named] = []
@@ -85,16 +100,16 @@ class Recording:
         self._dtype: str | None = None
         self.is_over = False
         """Whether the last step to record has ended."""
-        self.collector.start()
-        self.collector.step_begins(None)
-        ProcessEnd(self.process_ends)
+        self.start()
+        self.step_begins(None)
+        ProcessEnd(self._process_ends)
 
     def _note_choice(self, optimizers: Sequence[Optimizer]) -> None:
-        own = self._optimizers.own
+        own = self.optimizers.own
         others = [one for one in optimizers if one not in own]
         if others:
             names = ", ".join(f"{type(one).__name__} of {size_of(one)}" for one in others)
-            self._keeper.notes.append(
+            self._training.notes.append(
                 f"steps are those of {type(own[0]).__name__}, which trains the largest model "
                 f"({self.size} parameters); not recorded: {names}"
             )
@@ -102,15 +117,11 @@ class Recording:
     def moves(self) -> None:
         """The loop goes on in another thread: what the look counted in the first one is not all."""
         self.thread = threading.get_ident()
-        self.collector.look.exact.fail("its steps run in several threads")
+        self.look.exact.fail("its steps run in several threads")
 
-    def trains(self, optimizer: Optimizer) -> bool:
-        """Return whether the optimizer trains the recorded model, for the recorded loss."""
-        return self._optimizers.trains(optimizer)
-
-    def switch(self, phase: str) -> str:
-        """Begin a phase; return the one that ended."""
-        return self.collector.rows.clock.switch(phase)
+    def timed(self, phase: str) -> contextlib.AbstractContextManager[None]:
+        """Count the time inside as this phase."""
+        return self._clock.phase(phase)
 
     def called(self, arguments: Named, *, trains: bool) -> None:
         """The model is called with gradients; `arguments`: the tensors by name. `trains`: whether
@@ -122,11 +133,12 @@ class Recording:
         if self._dtype is None:
             self._dtype = autocast_dtype(self._device)
 
-    def _looking(self, call: Callable[[], object]) -> None:
+    def _looking(self, call: Callable[[], Known]) -> Known | None:
         """Do what only a look needs."""
-        if self.collector.look.is_on:
-            with uncounted():
-                self.collector.look.exact.contain(call)
+        if not self.look.is_on:
+            return None
+        with uncounted():
+            return self.look.exact.contain(call)
 
     def _add_call(self, arguments: Named) -> None:
         for name in [name for name, value in arguments.items() if self._made.holds(value)]:
@@ -157,7 +169,7 @@ class Recording:
             self._forget_entered()
             return
         for loss in losses:
-            self.collector.now.losses.append(scalar(loss, "a loss"))
+            self.now.losses.append(scalar(loss, "a loss"))
         entered = self._entered or Named()
         from_loader = bool(batches)
         if not batches and entered:
@@ -166,69 +178,62 @@ class Recording:
             tensors = as_tokens(batch, embeds=self._embeds)
             tensors.entered = True
             if from_loader:
-                self._looking(functools.partial(self._add_fed, tensors, entered))
+                tensors.more = self._looking(functools.partial(fed, tensors, entered))
             else:
-                self._looking(functools.partial(self._add_outside, tensors, inside=inside))
-            if not self._micro_batches and not self.collector.steps:
+                tensors.more = self._earlier
+                # Seen only where it enters the model: labels are elsewhere.
+                tensors.unseen = (*tensors.unseen, *(() if inside else ("labels",)))
+            if not self._micro_batches and not self.steps:
                 sizes = [len(value) for value in tensors.values() if getattr(value, "ndim", 0)]
                 self._learned |= {"per_device_train_batch_size": sizes[0]} if sizes else {}
             self._micro_batches += 1
             self._given.append(tensors)
-            self.collector.batch(tensors)
+            self.batch(tensors)
         self._forget_entered()
-
-    def _add_fed(self, tensors: Named, entered: Named) -> None:
-        tensors.more = fed(tensors, entered)
-
-    def _add_outside(self, tensors: Named, *, inside: bool) -> None:
-        """Add what else is known of a batch that is seen only where it enters the model."""
-        tensors.more = self._earlier
-        if not inside:
-            tensors.unseen = (*tensors.unseen, "labels")
 
     def _forget_entered(self) -> None:
         self._entered, self._earlier, self._made = None, Micro(), Made()
 
-    def backward_ended(self, scale: float) -> None:
+    def backward_ended(self, scale: float = 1.0) -> None:
         """The backward ended. `scale`: what a gradient scaler multiplied the loss by."""
         if self._evaluations <= 1:
-            self.collector.backward_ended(scale)
+            super().backward_ended(scale)
         if self._stepped_inside:
             self._stepped_inside = False
-            self._optimizers.expect_these()
-            self._close()
+            self.optimizers.expect_these()
+            self._step_over()
 
     def clipped(self, parameters: Sequence[Any], max_norm: Any, norm: Any) -> None:
         """Gradients are clipped; `norm` is theirs before."""
-        if not parameters or not self._optimizers.holds(parameters[0]):
+        if not parameters or not self.optimizers.holds(parameters[0]):
             return
         if type(norm) is torch.Tensor and norm.numel() == 1:
-            self.collector.now.grad_norm = scalar(norm, "a norm")
-        if self.collector.steps == 0 and isinstance(max_norm, int | float):
+            self.now.grad_norm = scalar(norm, "a norm")
+        if self.steps == 0 and isinstance(max_norm, int | float):
             self._learned["max_grad_norm"] = float(max_norm)
 
     def _new_activity(self) -> None:
         """The model is used: a step whose optimizers did not all step is over, and after the last
         recorded step the loop is ended."""
         if self.is_over:
-            self._keeper.past_end(self.collector)
+            self.past_end()
         # The first step shows which optimizers step between backwards of the primary.
-        first, optimizers = not self.collector.steps, self._optimizers
+        first, optimizers = not self.steps, self.optimizers
         if optimizers.primary_stepped:
-            self._note_left_out(optimizers.leave_out_late() if first else 0)
+            self._note_left_out(optimizers.leave_out(late=True) if first else 0)
             optimizers.expect_these()
-            self._close()
+            self._step_over()
         elif optimizers.any_stepped and not self._updating:
-            self._note_left_out(optimizers.leave_out_early() if first else 0)
-            self._foreign += self.collector.now.losses
-            self.collector.drop_attempt()
+            self._note_left_out(optimizers.leave_out(late=False) if first else 0)
+            self._foreign += self.now.losses
+            self.drop_attempt()
             for tensors in self._given:
-                self.collector.batch(tensors)
+                self.batch(tensors)
             optimizers.step_ended()
 
     def _note_left_out(self, count: int) -> None:
         if count:
-            self._keeper.notes.append(
+            self._training.notes.append(
                 f"steps and losses are those of the optimizer of {self.size} parameters; not "
                 f"recorded: {count} of this model with a backward of their own"
             )
@@ -237,14 +242,14 @@ class Recording:
         """An optimizer of the model is about to step. `inside`: within a backward, which goes on,
         so that no moment has all gradients."""
         if self.is_over and not inside:
-            self._keeper.past_end(self.collector)
+            self.past_end()
         self._updating = True
         if inside:
             self._stepped_inside = True
-            self._keeper.steps_inside_backward = True
-        elif self._optimizers.has_stepped(optimizer):
-            self._optimizers.expect_these()
-            self._close()
+            self._steps_inside_backward = True
+        elif self.optimizers.has_stepped(optimizer):
+            self.optimizers.expect_these()
+            self._step_over()
         self._evaluations = 0
 
     def closure_begins(self) -> None:
@@ -255,72 +260,104 @@ class Recording:
         """An optimizer of the model has stepped."""
         self._evaluations = 0
         self._updating = False
-        self.collector.optimizer_ended()
-        self._optimizers.stepped(optimizer)
-        if not self._stepped_inside and self._optimizers.all_stepped:
-            self._close()
+        self.optimizer_ended()
+        self.optimizers.stepped(optimizer)
+        if not self._stepped_inside and self.optimizers.all_stepped:
+            self._step_over()
 
     def other_stepped(self) -> None:
         """An optimizer of another model has stepped: the losses before were its own."""
-        self._foreign += self.collector.now.losses
-        self.collector.now.losses = []
+        self._foreign += self.now.losses
+        self.now.losses = []
 
     def skipped(self) -> None:
         """A gradient scaler skipped the step: it does not count."""
-        self.collector.drop_attempt()
+        self.drop_attempt()
         self._micro_batches = 0
         self._foreign = []
 
-    def _close(self) -> None:
-        self._optimizers.step_ended()
+    def _step_over(self) -> None:
+        self.optimizers.step_ended()
         self._given = []
-        now, foreign, self._foreign = self.collector.now, self._foreign, []
-        now.losses = now.losses or foreign
-        if not self.collector.steps:
+        foreign, self._foreign = self._foreign, []
+        self.now.losses = self.now.losses or foreign
+        if not self.steps:
             self._learned["gradient_accumulation_steps"] = max(1, self._micro_batches)
-            self._keeper.learned(self._learned, self._dtype)
+            self._training.learned(self._learned, self._dtype)
+            if not self._job.exact:  # then the process ends with the last step of the look
+                self._training.begun(self.loop, self._device)
         self._micro_batches = 0
         try:
-            self.collector.step_ends()
-            if self.collector.steps == self._keeper.stop_after:
-                self.collector.rows.flush(wait=True)
+            self.step_ends()
         except StopTraining as stop:
             print_without_traceback(stop)
-            self._keeper.end(self.collector, stop)
+            self.end(stop)
             raise
-        self._keeper.step_ended(self.collector)
-        if self.collector.steps == self._keeper.stop_after:
+        if self.steps == self.stop_after:
             self.is_over = True
-            self.collector.stop()
+            self.stop()
         else:
-            self.collector.step_begins(None)
+            self.step_begins(None)
 
-    def process_ends(self, error: BaseException | None) -> None:
+    def step_ended(self) -> None:
+        """End a loop that is only looked at, once its rows are written."""
+        if self.steps == self.stop_after:
+            self.rows.flush(wait=True)
+        super().step_ended()
+
+    def keep(self, row: Row) -> None:
+        """Append to the job's file of rows, and note what they hold."""
+        shown = {
+            "losses": row["loss"] is not None,
+            # The look reads them by itself.
+            "norms": row["grad_norm"] is not None and not row.get("look"),
+            "tokens": row["input_tokens"] is not None or row["label_tokens"] is not None,
+            "labels": row["label_tokens"] is not None,
+            "samples": bool(row["samples"]),
+        }
+        self._seen |= {name for name, is_shown in shown.items() if is_shown}
+        super().keep(row)
+
+    def _process_ends(self, error: BaseException | None) -> None:
         """The process ends, perhaps by an error."""
-        self._keeper.exits = True
-        if self._optimizers.any_stepped and not self.is_over and error is None:
-            self._close()
-        self._keeper.end(self.collector, None if self.is_over else error)
+        self.exits = True
+        if self.optimizers.any_stepped and not self.is_over and error is None:
+            self._step_over()
+        self.end(None if self.is_over else error)
+
+    def _result(self) -> Result:
+        result = super()._result()
+        if not self.steps:
+            hint = "give the command that trains, or use canary.Recorder in your training loop"
+            return replace(result, hint=hint)
+        missing = {part: why for name, (part, why) in UNSEEN.items() if name not in self._seen}
+        if "tokens" not in self._seen:
+            missing.pop("tokens.label_tokens", None)  # one reason is enough
+        if self._steps_inside_backward:
+            missing |= dict.fromkeys(OF_GRADIENTS, INSIDE_BACKWARD)
+        return replace(result, unmeasured=result.unmeasured | missing)
 
     def failed(self, error: Exception) -> None:
-        """The canary could not follow the loop."""
-        self._keeper.fail(self.collector, error)
+        """The canary could not follow the loop: only the record says so."""
+        if not self.written:
+            self.written = True
+            with self._stack:
+                self.give_up()
+                reason = f"the canary could not follow this loop: {one_line(error)}"
+                self._training.write(Result("failed", reason, "please report it", see_log=True))
 
     def discard(self) -> None:
         """Forget the loop: another training is recorded in its place."""
-        self._keeper.discard(self.collector)
+        self.written = True
+        self.give_up()
+        with self._stack, contextlib.suppress(OSError):
+            self._training.discard()
+            os.truncate(self._file, self._bytes_before)
 
     def describe(self) -> str:
         """Return what was recorded, for a note."""
-        optimizer = self.collector.loop.optimizers[0]
-        return (
-            f"{self.collector.steps} steps of {type(optimizer).__name__} on {self.size} parameters"
-        )
-
-    @property
-    def was_written(self) -> bool:
-        """Whether the record of the loop is complete."""
-        return self._keeper.written
+        kind = type(self.loop.optimizers[0]).__name__
+        return f"{self.steps} steps of {kind} on {self.size} parameters"
 
 
 def loss_tensors(given: Any) -> list[torch.Tensor]:

@@ -14,6 +14,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from canary.training.collectors.aside import Marked, Wrapping
 from canary.training.exact.parameters import innermost, parameters_of
 
 if TYPE_CHECKING:
@@ -170,18 +171,13 @@ class StepOptimizers:
         """From now on expect those that have stepped, and no others."""
         self._expected = set(self._stepped)
 
-    def leave_out_late(self) -> int:
-        """Leave out those that have not stepped: they do so after another backward."""
-        return self._leave_out(self._expected - self._stepped)
-
-    def leave_out_early(self) -> int:
-        """Leave out those that have stepped: the primary does so after another backward."""
-        return self._leave_out(self._stepped)
-
-    def _leave_out(self, optimizers: set[int]) -> int:
-        self._in_turn |= optimizers
-        self._expected -= optimizers
-        return len(optimizers)
+    def leave_out(self, *, late: bool) -> int:
+        """Leave out those that step after another backward than the primary; return how many.
+        `late`: those that have not stepped, else those that have."""
+        left = self._expected - self._stepped if late else self._stepped
+        self._in_turn |= left
+        self._expected -= left
+        return len(left)
 
     def step_ended(self) -> None:
         """The next step begins."""
@@ -194,46 +190,45 @@ class Scaling:
     def __init__(self, watch: LoopWatch) -> None:
         self._watch = watch
         self._scaler: GradScaler | None = None
-        self._known: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        self._unscaled = Marked()
 
     def install(self) -> None:
         """Wrap `GradScaler.scale` and `GradScaler.step`."""
-        scale, step = GradScaler.scale, GradScaler.step
+        Wrapping().wrap(GradScaler, "scale", self._around_scale)
+        Wrapping().wrap(GradScaler, "step", self._around_step)
 
-        def scales(scaler: Any, outputs: Any) -> Any:
-            found = scale(scaler, outputs)
-            if found is not outputs:
-                self._scaler = scaler
-                if isinstance(found, torch.Tensor):
-                    self._known[id(found)] = (weakref.ref(found), outputs.detach())
-            return found
+    def _around_scale(self, original: Any, scaler: Any, outputs: Any) -> Any:
+        found = original(scaler, outputs)
+        if found is not outputs:
+            self._scaler = scaler
+            if isinstance(found, torch.Tensor):
+                self._unscaled.note(found, outputs.detach())
+        return found
 
-        def steps(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            before = self._watch.updates
-            found = step(scaler, optimizer, *args, **kwargs)
-            if self._watch.updates == before:
-                self.step_ended()
-                self._watch.step_skipped(optimizer)
-            return found
-
-        GradScaler.scale, GradScaler.step = scales, steps
+    def _around_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        before = self._watch.updates
+        found = original(*args, **kwargs)
+        if self._watch.updates == before:
+            self.step_ended()
+            self._watch.step_skipped(args[1] if len(args) > 1 else kwargs["optimizer"])
+        return found
 
     def unscaled(self, loss: torch.Tensor) -> torch.Tensor:
         """Return a loss as it was before a scaler multiplied it."""
-        known = self._known.pop(id(loss), None)
-        if known is not None and known[0]() is loss:
-            return known[1]
+        known: torch.Tensor | None = self._unscaled.take(loss)
+        if known is not None:
+            return known
         if self._scaler is None or self._scaler._scale is None:
             return loss.detach()
         return loss.detach() / self._scaler._scale
 
     def factor(self, run: Any) -> float:
         """Return what the gradients were multiplied by; only a look asks."""
-        if self._scaler is None or not run.collector.look.is_on:
+        if self._scaler is None or not run.look.is_on:
             return 1.0
         return float(self._scaler.get_scale())
 
     def step_ended(self) -> None:
         """The losses of the next step are others."""
         self._scaler = None
-        self._known.clear()
+        self._unscaled = Marked()

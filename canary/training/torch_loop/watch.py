@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -12,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import optimizer as torch_optimizer
 
 from canary.protocol.failure import one_line, struck
 from canary.protocol.job import JOB, Job
@@ -69,11 +69,11 @@ class LoopWatch:
         """Hook what a loop calls."""
         taps.optimizer_made = functools.partial(self._safely, self._optimizer_made)
         # What `clip_grad_norm_` calls, since scripts import that name early.
-        wrap = Wrapping().wrap
+        wrapping = Wrapping()
+        wrap = wrapping.wrap
         wrap(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self._around_clip)
         wrap(torch.autograd, "backward", self._around_backward)
-        torch_optimizer.register_optimizer_step_pre_hook(self._update_begins)
-        torch_optimizer.register_optimizer_step_post_hook(self._update_ended)
+        wrapping.hook_updates(self._update_begins, self._update_ended)
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 
         wrap(_BaseDataLoaderIter, "__next__", self._around_fetch)
@@ -107,7 +107,7 @@ class LoopWatch:
     def _give_way(self, by: str) -> None:
         """A Trainer or a Recorder begins: it is recorded in place of a loop."""
         run = self._run
-        if run is not None and not self._off and not run.was_written:
+        if run is not None and not self._off and not run.written:
             TURN.notes.append(f"an earlier loop is not recorded ({run.describe()}): {by} trains")
             run.discard()
         self._run, self._off = None, True
@@ -135,15 +135,11 @@ class LoopWatch:
                 for child in children_of([whole]):
                     self._calls.forget(child)
 
-    def _living(self) -> list[torch.optim.Optimizer]:
-        """Return the optimizers, that of the largest model first."""
-        found = [one for reference in self._optimizers if (one := reference()) is not None]
-        return sorted(found, key=size_of, reverse=True)
-
     def _decide(self, module: nn.Module | None) -> None:
         """Begin to record the loop of the largest model, if it is larger than what is recorded.
         `module`: what is called now; another model waits for its own call. None: any may begin."""
-        optimizers = self._living()
+        living = [one for reference in self._optimizers if (one := reference()) is not None]
+        optimizers = sorted(living, key=size_of, reverse=True)
         if not optimizers or TURN.taken:
             return
         size = size_of(optimizers[0])
@@ -157,7 +153,7 @@ class LoopWatch:
     def _begin(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         notes: list[str] = []
         if self._run is not None:
-            if self._run.is_over or self._run.was_written:
+            if self._run.is_over or self._run.written:
                 return
             notes.append(
                 f"an earlier loop is not recorded ({self._run.describe()}): the model of a later "
@@ -193,13 +189,12 @@ class LoopWatch:
         run = self._run
         if run is None:
             return called(*args, **kwargs)
-        before = run.switch("forward")
         self._inside = True
         try:
-            outputs = called(*args, **kwargs)
+            with run.timed("forward"):
+                outputs = called(*args, **kwargs)
         finally:
             self._inside = False
-            run.switch(before)
         self._safely(run.returned, outputs)
         return outputs
 
@@ -225,12 +220,8 @@ class LoopWatch:
             return
         self._safely(self._backward_begins, args[0] if args else kwargs.get("tensors"))
         run = self._run
-        before = "other" if run is None else run.switch("backward")
-        try:
+        with contextlib.nullcontext() if run is None else run.timed("backward"):
             original(*args, **kwargs)
-        finally:
-            if run is not None:
-                run.switch(before)
         if run is not None:
             self._safely(run.backward_ended, self._scaling.factor(run))
 
@@ -261,21 +252,21 @@ class LoopWatch:
         if self._unsettled and (self._run is None or size_of(optimizer) > self._run.size):
             self._decide(None)
         run = self._run
-        if run is None or not run.trains(optimizer):
+        if run is None or not run.optimizers.trains(optimizer):
             return None
         if self._elsewhere():
             run.moves()
         inside = in_backward()
         run.update_begins(optimizer, inside=inside)
-        run.collector.optimizer_called()
+        run.optimizer_called()
         watched = around_closure(
             args,
             kwargs,
             functools.partial(self._safely, run.closure_begins),
-            functools.partial(self._safely, run.collector.gradients_ready),
+            functools.partial(self._safely, run.gradients_ready),
         )
         if watched is None and not inside:
-            run.collector.gradients_ready()
+            run.gradients_ready()
         return watched
 
     def _update_ended(self, optimizer: Any, *_: Any) -> None:
@@ -292,7 +283,7 @@ class LoopWatch:
         run = self._run
         if run is None:
             return
-        if run.trains(optimizer):
+        if run.optimizers.trains(optimizer):
             run.update_ended(optimizer)
             self._scaling.step_ended()
         else:
@@ -301,7 +292,7 @@ class LoopWatch:
     def step_skipped(self, optimizer: Any) -> None:
         """A gradient scaler called no step."""
         run = self._run
-        if run is not None and run.trains(optimizer):
+        if run is not None and run.optimizers.trains(optimizer):
             self._safely(run.skipped)
 
     def _around_clip(
@@ -315,12 +306,8 @@ class LoopWatch:
         run = self._run
         if self._off or self._elsewhere():
             return fetch(iterator)
-        before = "other" if run is None else run.switch("data")
-        try:
+        with contextlib.nullcontext() if run is None else run.timed("data"):
             batch = fetch(iterator)
-        finally:
-            if run is not None:
-                run.switch(before)
         if torch.is_grad_enabled():
             self._batches.yielded(iterator, batch)
         return batch

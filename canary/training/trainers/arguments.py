@@ -142,22 +142,24 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
             raise ConfigError(f"'{key}' is not allowed", hint, key=key)
     types = {field.name: field.type for field in dataclasses.fields(config_class)}
     for name, value in trainer_args.items():
-        wanted = _numeric_only(types[name]) if name in types else ""
-        if wanted and value is not None and not isinstance(value, int | float):
+        if (
+            name in types
+            and value is not None
+            and not isinstance(value, int | float)
+            and _is_numeric(types[name])
+        ):
             raise ConfigError(
-                f"trainer_args.{name} is {value!r}, but {config_class.__name__} takes {wanted}",
+                f"trainer_args.{name} is {value!r}, but {config_class.__name__} takes a number",
                 "write a number",
                 key=f"trainer_args.{name}",
             )
 
 
-def _numeric_only(annotation: Any) -> str:
-    """Return "a number" if a field's annotation allows only numbers (and None), else ""."""
-    names = set(re.findall(r"[A-Za-z_]+", str(getattr(annotation, "__name__", annotation))))
-    if annotation not in (int, float):
-        names = set(re.findall(r"[A-Za-z_]+", str(annotation)))
+def _is_numeric(annotation: Any) -> bool:
+    """Whether a field's annotation allows only numbers (and None)."""
+    names = set(re.findall(r"[A-Za-z_]+", str(annotation)))
     names -= {"Optional", "Union", "None", "NoneType", "typing", "class"}
-    return "a number" if names and names <= {"int", "float"} else ""
+    return bool(names) and names <= {"int", "float"}
 
 
 def _refused(config: CanaryConfig, config_class: type[Any], error: Exception) -> ConfigError:

@@ -9,7 +9,6 @@ sampling has a separate random stream, so that dropout draws the same numbers.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from collections import defaultdict
@@ -59,14 +58,13 @@ def completions_of(trainer: Any, notes: list[str]) -> Iterator[None]:
         yield
         return
     assert record
-    sampled: Completions = defaultdict(list)
-    recorded = functools.partial(_recorded, model, _Stream(int(trainer.args.seed)), sampled)
-    Wrapping().wrap(model, "generate", recorded)
+    recording = _Recording(model, int(trainer.args.seed))
+    Wrapping().wrap(model, "generate", recording)
     notes.append("completions were recorded as they were sampled")
     yield
     path = rank_path(Path(record), rank)
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = [[list(prompt), completions] for prompt, completions in sampled.items()]
+    found = [[list(prompt), completions] for prompt, completions in recording.sampled.items()]
     jsonio.replace_file(path, json.dumps(found))
 
 
@@ -93,45 +91,33 @@ def _samples(trainer: Any) -> bool:
     return hasattr(trainer, "_generate_and_score_completions") or "PPOTrainer" in names
 
 
-class _Stream:
-    """A random stream for sampling, separate from all other draws in the process."""
+class _Recording:
+    """Keeps what `generate` returns. It draws from a random stream that is separate from all other
+    draws in the process."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, model: Any, seed: int) -> None:
+        self._model, self._seed = model, seed
         self._go_on: Callable[[], None] | None = None
+        self.sampled: Completions = defaultdict(list)
 
-    @contextmanager
-    def drawn(self) -> Iterator[None]:
-        """Draw from this stream inside; restore the process's random state afterwards."""
+    def __call__(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         with kept_random():
             if self._go_on is None:
                 torch.manual_seed(self._seed)
             else:
                 self._go_on()
             try:
-                yield
+                output = original(*args, **kwargs)
             finally:
                 self._go_on = random_states()
-
-
-def _recorded(
-    model: Any,
-    stream: _Stream,
-    sampled: Completions,
-    original: Any,
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
-    with stream.drawn():
-        output = original(*args, **kwargs)
-    eos, _ = _ids_of(model, kwargs)
-    with uncounted():
-        width, prompts = _prompts(args, kwargs)
-        completions = getattr(output, "sequences", output)[:, width:].tolist()
-        for prompt, completion in zip(prompts, completions, strict=True):
-            end = next((i + 1 for i, token in enumerate(completion) if token in eos), None)
-            sampled[prompt].append(completion[:end])
-    return output
+        eos, _ = _ids_of(self._model, kwargs)
+        with uncounted():
+            asked, prompts = _prompts(args, kwargs)
+            completions = getattr(output, "sequences", output)[:, asked.shape[1] :].tolist()
+            for prompt, completion in zip(prompts, completions, strict=True):
+                end = next((i + 1 for i, token in enumerate(completion) if token in eos), None)
+                self.sampled[prompt].append(completion[:end])
+        return output
 
 
 class _Replay:
@@ -151,10 +137,10 @@ class _Replay:
                 "failed",
                 "only token ids are recorded",
             )
-        asked = _prompt_ids(args, kwargs)
         _, pad = _ids_of(self._model, kwargs)
         with uncounted():
-            found = [self._next(prompt) for prompt in _prompts(args, kwargs)[1]]
+            asked, prompts = _prompts(args, kwargs)
+            found = [self._next(prompt) for prompt in prompts]
             longest = max(map(len, found))
             allowed = kwargs.get("max_new_tokens") or config.max_new_tokens
             if allowed is not None and longest > allowed:
@@ -179,28 +165,21 @@ class _Replay:
         )
 
 
-def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, list[Tokens]]:
-    """Return the padded width of the prompts of a call to `generate`, and each without padding."""
-    prompts, mask = _prompt_ids(args, kwargs), kwargs.get("attention_mask")
+def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.Tensor, list[Tokens]]:
+    """Return the prompts (rows, tokens) of a call to `generate`, and each without padding."""
+    prompts: torch.Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
+    mask = kwargs.get("attention_mask")
     mask = torch.ones_like(prompts) if mask is None else mask
-    return prompts.shape[1], [tuple(row) for row in unmasked(prompts, mask)]
+    return prompts, [tuple(row) for row in unmasked(prompts, mask)]
 
 
 def _ids_of(model: Any, kwargs: dict[str, Any]) -> tuple[frozenset[int], int]:
     """Return the ids that end a completion in this call, and the padding id."""
-    eos, pad = (_setting_of(model, kwargs, f"{name}_token_id") for name in ("eos", "pad"))
+    configs = (kwargs.get("generation_config"), model.generation_config)
+    said = {}
+    for name in ("eos_token_id", "pad_token_id"):
+        values = (kwargs.get(name), *(getattr(one, name, None) for one in configs))
+        said[name] = next((value for value in values if value is not None), None)
+    eos, pad = said.values()
     ids = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [int(eos)]
     return frozenset(map(int, ids)), int(pad if pad is not None else ids[0] if ids else 0)
-
-
-def _prompt_ids(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
-    """Return the prompts (rows, tokens) of a call to `generate`."""
-    prompts: torch.Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-    return prompts
-
-
-def _setting_of(model: Any, kwargs: dict[str, Any], name: str) -> Any:
-    """Return a setting of a call to `generate`."""
-    given, default = kwargs.get("generation_config"), model.generation_config
-    values = (kwargs.get(name), getattr(given, name, None), getattr(default, name, None))
-    return next((value for value in values if value is not None), None)

@@ -15,7 +15,7 @@ from canary.protocol.job import JOB, Job, Listener, Result, StepFile, unwritten
 from canary.record import jsonio
 from canary.runner.local import LocalRunner
 from canary.training.launch import TrainingLaunch, claimed_launch
-from canary.training.recorder.attached import job_keeper
+from canary.training.recorder.collector import claimed_job
 from tests.integration.exec.user_scripts import watched
 
 
@@ -43,7 +43,7 @@ def test_a_folder_that_is_gone_is_not_the_trainings_matter(
     (tmp_path / "launch0").rmdir()
     assert claimed_launch(job, 0.0) is None
     monkeypatch.setenv(JOB, str(tmp_path / "gone.json"))
-    assert job_keeper() is None
+    assert claimed_job() is None
 
 
 def test_the_first_training_is_the_one_recorded(tmp_path: Path) -> None:

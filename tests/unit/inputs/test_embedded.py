@@ -140,7 +140,7 @@ def test_sampled_completions_end_at_unequal_lengths_and_are_partly_right(
 @pytest.mark.parametrize("size", RANDOM_SIZES)
 def test_random_model_has_the_parameters_of_its_name(size: str) -> None:
     with torch.device("meta"):
-        model = random_llama(size, 0, torch.float32, 1024)
+        model = random_llama(size, 0, 1024)
     parameters = sum(p.numel() for p in model.parameters())
     assert parameters == pytest.approx(NAMED_PARAMETERS[size], rel=0.10)
 

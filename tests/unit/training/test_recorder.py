@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from canary.errors import UsageError
 from canary.protocol.job import Job, Result
 from canary.record.jsonio import read_rows
 from canary.record.profile import Window
-from canary.training.recorder.attached import JobKeeper
+from canary.training.recorder.collector import LoopCollector
 from tests.unit.recording import Recording
 
 LOOP = """
@@ -274,13 +274,13 @@ def test_it_watches_for_the_rules(tmp_path: Path, empties: bool) -> None:
 
 def test_a_look_that_failed_is_told_beside_what_the_loop_did_not_show() -> None:
     failed = Result(status="completed", unmeasured={"exact": "the look failed"})
-    launch = SimpleNamespace(launch=0, finished=lambda *_: failed)
-    keeper = JobKeeper(cast(Any, SimpleNamespace(stop_after=None, launch=0)), cast(Any, launch))
-    loop = SimpleNamespace(device=torch.device("cpu"), unmeasured=lambda: {"a": "of the loop"})
-    keeper._loop = cast(Any, loop)
-    collector = SimpleNamespace(steps=2, unmeasured=lambda: {"b": "of the steps"})
-    assert keeper._result(cast(Any, collector)).unmeasured == {
-        "exact": "the look failed",
-        "a": "of the loop",
-        "b": "of the steps",
-    }
+    collector = LoopCollector.__new__(LoopCollector)
+    vars(collector).update(
+        steps=2,
+        _device=torch.device("cpu"),
+        _training=SimpleNamespace(finished=lambda *_: failed),
+        loop=SimpleNamespace(unmeasured=lambda: {"a": "of the loop"}),
+        unmeasured=lambda: {"b": "of the steps"},
+    )
+    unmeasured = collector._result().unmeasured
+    assert unmeasured == {"exact": "the look failed", "a": "of the loop", "b": "of the steps"}

@@ -198,6 +198,13 @@ def switches_of(config: CanaryConfig, prompt_width: int | None) -> Switches:
     `prompt_width`: tokens of the longest prompt, if a tensor needs that width.
     """
     speed = config.speed
+    generation = {"use_cache": True, **cache(config), **compilation(config, uses_cuda(config))}
+    if has_fixed_cache(config) and hasattr(GenerationConfig(), "max_cache_len"):
+        # Room for the longest prompt at once: a cache that grows has its code compiled again. In
+        # older transformers, without the argument, it grows.
+        assert prompt_width is not None
+        assert config.max_new_tokens is not None
+        generation["max_cache_len"] = prompt_width + config.max_new_tokens
     return Switches(
         advantages_by_loop=speed.advantages == "loop",
         whole_logprobs=speed.logprobs == "whole",
@@ -206,27 +213,10 @@ def switches_of(config: CanaryConfig, prompt_width: int | None) -> Switches:
         fixed_width=speed.lengths == "fixed",
         prompt_width=prompt_width if speed.lengths == "fixed" else None,
         rows_at_once=config.batch_size if speed.rollout_batch == "micro" else None,
-        generation=generation_options(config, prompt_width),
+        generation=tuple(generation.items()),
     )
 
 
 def has_fixed_cache(config: CanaryConfig) -> bool:
     """Return whether decoding uses a cache of fixed size."""
     return config.speed.decode in ("static", "compiled")
-
-
-def generation_options(
-    config: CanaryConfig, prompt_width: int | None
-) -> tuple[tuple[str, Any], ...]:
-    """Return arguments of `generate` for the cache and for compiled decoding.
-
-    A cache of fixed size gets room for the longest prompt at once. Otherwise it grows with each
-    longer prompt, and the code compiled for its size is compiled again. Older transformers have no
-    argument for that, so their cache grows.
-    """
-    settings = {"use_cache": True, **cache(config), **compilation(config, uses_cuda(config))}
-    if has_fixed_cache(config) and hasattr(GenerationConfig(), "max_cache_len"):
-        assert prompt_width is not None
-        assert config.max_new_tokens is not None
-        settings["max_cache_len"] = prompt_width + config.max_new_tokens
-    return tuple(settings.items())

@@ -56,11 +56,11 @@ def test_one_that_steps_after_a_backward_of_its_own_is_left_out(model: nn.Linear
     primary, other = optimizer(model.weight), optimizer(model.bias)
     late = StepOptimizers([primary, other], model.parameters())
     late.stepped(primary)
-    assert late.leave_out_late() == 1
+    assert late.leave_out(late=True) == 1
     early = StepOptimizers([primary, other], model.parameters())
     early.stepped(other)
     assert not early.primary_stepped
-    assert early.leave_out_early() == 1
+    assert early.leave_out(late=False) == 1
     early.step_ended()
     for step in (late, early):
         assert not step.trains(other)
