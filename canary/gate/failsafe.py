@@ -13,8 +13,8 @@ from pathlib import Path
 
 from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
 from canary.gate.context import Target
-from canary.gate.grounds import error
 from canary.gate.inputs import ReportSettings
+from canary.gate.judging import error
 from canary.github.event import Kind
 from canary.github.publish import publish
 from canary.github.status import Answer

@@ -30,9 +30,8 @@ from canary.gate.base_config import load_base_config, repository_path
 from canary.gate.context import Target, World, allowed, find_pull
 from canary.gate.failsafe import answered, errors_of
 from canary.gate.gathering import acceptance, api_reader, baseline_of, changed_files, records_of
-from canary.gate.grounds import Grounds, commit_of, error
 from canary.gate.inputs import ReportSettings, with_nightly
-from canary.gate.judging import judge
+from canary.gate.judging import Grounds, commit_of, error, judge
 from canary.gate.page import leave_page, link_of
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
