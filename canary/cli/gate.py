@@ -58,7 +58,7 @@ def _world(settings: ReportSettings) -> World:
     from canary.gate.context import World
     from canary.github.client import connect
 
-    hub = connect(settings.token, settings.api_url)
+    hub = connect(settings.token, settings.api_url, settings.repository)
     remote = Remote(settings.remote_url, settings.baseline_branch, settings.token)
     return World(hub, remote, _job(), lambda: datetime.now(UTC))
 

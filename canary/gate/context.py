@@ -56,13 +56,6 @@ class Target:
     """Holds the files of the records until the page is drawn."""
 
     @property
-    def repository(self) -> Repository:
-        """The repository, without a request: a failed read must not prevent the answer."""
-        name = self.settings.repository
-        known = {"url": f"/repos/{name}", "full_name": name}
-        return Repository(self.world.hub.github.requester, {}, known, completed=True)
-
-    @property
     def source(self) -> Source:
         """The commit, and the workflow run that judges it."""
         settings, intent = self.settings, self.intent
@@ -108,9 +101,9 @@ def find_pull(target: Target) -> None:
     pull = None
     if intent.pull_request is not None:
         number = intent.pull_request
-        pull = hub.read(f"pull request #{number}", lambda: target.repository.get_pull(number))
+        pull = hub.read(f"pull request #{number}", lambda: hub.repository.get_pull(number))
     elif intent.run_id is not None:
-        pull = _pull_of_run(hub, target.repository, intent)
+        pull = _pull_of_run(hub, intent)
     if pull is not None:
         found = pull
         known, *names = hub.read(
@@ -124,10 +117,10 @@ def find_pull(target: Target) -> None:
     target.pull = pull
 
 
-def _pull_of_run(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | None:
+def _pull_of_run(hub: Hub, intent: Intent) -> PullRequest | None:
     """Return the pull request that a run of another workflow trained; None without one."""
     what = f"the pull request of {intent.head_sha[:9]}"
-    found = hub.read(what, lambda: list(_candidates(repository, intent)))
+    found = hub.read(what, lambda: list(_candidates(hub.repository, intent)))
     exact = [pull for pull in found if pull.head.sha == intent.head_sha]
     if exact:
         # Several may have this head commit: prefer an open one into the default branch.
@@ -137,7 +130,7 @@ def _pull_of_run(hub: Hub, repository: Repository, intent: Intent) -> PullReques
             key=lambda pull: (pull.state != "open", pull.base.ref != default, pull.number),
         )
     try:
-        named = hub.read(what, lambda: list(repository.get_commit(intent.head_sha).get_pulls()))
+        named = hub.read(what, lambda: list(hub.repository.get_commit(intent.head_sha).get_pulls()))
     except Refused:
         named = []  # The repository does not know a fork's commit.
     # A fork's run of the same commit must not comment on another's pull request.

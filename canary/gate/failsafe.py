@@ -85,7 +85,7 @@ def _last_word(target: Target, problem: BaseException, failed: list[BaseExceptio
     job = world.job
     for one in every:
         with _kept(failed):
-            publish(world.hub, target.repository, target.number, target.source, answers, one, job)
+            publish(world.hub, target.number, target.source, answers, one, job)
         job = replace(job, summary=None)  # Write the summary only once.
     with _kept(failed):
         world.job.set_outputs({"verdict": "error", "report-path": str(settings.report)})

@@ -5,7 +5,6 @@ The changed files of a pull request are evidence for the diagnosis, never for th
 
 from __future__ import annotations
 
-import re
 import tempfile
 from dataclasses import replace
 from itertools import islice
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import requests
 from github.ContentFile import ContentFile
-from github.Repository import Repository
 
 from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
@@ -48,8 +46,7 @@ def records_of(target: Target, scratch: Path) -> Records:
     if intent.run_id is not None:
         root = scratch / "records"
         name = f"{settings.name}-records"
-        what = f"the artifact {name} of run {intent.run_id}"
-        _fetch(target.world.hub, target.repository, intent.run_id, name, what, root)
+        _fetch(target.world.hub, intent.run_id, name, root)
     try:
         records = load_records(root)
         every = {part.config for part in records.manifest.parts} >= set(settings.configs)
@@ -82,18 +79,18 @@ def baseline_of(target: Target, scratch: Path) -> tuple[Path | None, Ancestry | 
 def api_reader(target: Target) -> Reader:
     """Return a reader of the base commit's files through GitHub's API. A file counts as missing
     only if GitHub shows the commit and not the file."""
-    hub, repository, sha = target.world.hub, target.repository, target.base_sha
+    hub, sha = target.world.hub, target.base_sha
 
     def read(path: str) -> bytes | None:
         try:
             return hub.read(
                 f"{path} on the base branch",
-                lambda: _content(path, repository.get_contents(path, ref=sha)),
+                lambda: _content(path, hub.repository.get_contents(path, ref=sha)),
             )
         except Refused as refused:
             if refused.status != 404 or "no commit found" in refused.said.lower():
                 raise MachineError(str(refused), "give the job `contents: read`") from refused
-        allowed(lambda: hub.read(f"commit {sha[:9]}", lambda: repository.get_commit(sha)))
+        allowed(lambda: hub.read(f"commit {sha[:9]}", lambda: hub.repository.get_commit(sha)))
         return None
 
     return read
@@ -119,23 +116,20 @@ def acceptance(target: Target) -> Asked:
     Raises:
         Refused, MachineError: as `Hub.read`.
     """
-    settings, intent = target.settings, target.intent
+    settings, intent, hub = target.settings, target.intent, target.world.hub
     if intent.accept_reason:
         return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason))
     pull, head = target.pull, intent.head_sha
     if pull is None and intent.writes_baseline:
-        pull = merged_pull(target.world.hub, target.repository, intent.head_sha)
+        pull = merged_pull(hub, intent.head_sha)
         head = pull.head.sha if pull is not None else ""
-    queued = re.search(r"/pr-(\d+)-[0-9a-f]+$", intent.head_branch)
-    if intent.event == "merge_group" and queued:
-        number = int(queued[1])
-        pull = target.world.hub.read(f"#{number}", lambda: target.repository.get_pull(number))
+    if (number := intent.queued) is not None:
+        pull = hub.read(f"#{number}", lambda: hub.repository.get_pull(number))
         head = pull.head.sha
     if pull is None:
         return Asked(None)
     asked = acceptance_of(
-        target.world.hub,
-        target.repository,
+        hub,
         pull,
         head,
         [
@@ -144,7 +138,7 @@ def acceptance(target: Target) -> Asked:
         ],
         label=settings.label,
         context=context_of(settings.name, pull.base.ref, intent.default_branch),
-        author=comment_author(target.world.hub),
+        author=comment_author(hub),
         labelled=intent.accepting,
     )
     if asked.note and settings.comment == "never" and not settings.status:
@@ -157,28 +151,28 @@ MOST_LISTED = 5_000
 """Artifacts of a run that are looked at; a stranger may upload many."""
 
 
-def _fetch(hub: Hub, repository: Repository, run_id: int, name: str, what: str, into: Path) -> None:
+def _fetch(hub: Hub, run_id: int, name: str, into: Path) -> None:
     """Download the newest artifact of this name and unpack it safely; nothing without one.
 
     Raises:
         MachineError: GitHub cannot be reached, or the token lacks `actions: read`.
         RecordError: it is too large or unsafe.
     """
+    what = f"the artifact {name} of run {run_id}"
+
+    def there() -> list[int]:
+        every = hub.repository.get_workflow_run(run_id).get_artifacts()
+        some = islice(every, MOST_LISTED)
+        return [int(one.id) for one in some if one.name == name and not one.expired]
+
     try:
-        found = hub.read(
-            what,
-            lambda: [
-                int(one.id)
-                for one in islice(repository.get_workflow_run(run_id).get_artifacts(), MOST_LISTED)
-                if one.name == name and not one.expired
-            ],
-        )
+        found = hub.read(what, there)
     except Refused as refused:
         raise MachineError(str(refused), "give the job `actions: read`") from refused
     if not found:
         return
     # Build the URL here: an address from a response could send the token elsewhere.
-    place = f"/repos/{repository.full_name}/actions/artifacts/{max(found)}/zip"
+    place = f"/repos/{hub.repository.full_name}/actions/artifacts/{max(found)}/zip"
     url = f"{hub.github.requester.base_url}{place}"
     with tempfile.TemporaryDirectory(prefix="canary-artifact-") as scratch:
         archive = Path(scratch) / "records.zip"

@@ -181,14 +181,14 @@ def _announce(target: Target) -> None:
             world.job.say("notice", NO_BASE_BRANCH)
             return
     wanted = replace(target.settings.channels, context=target.context)
-    announce(world.hub, target.repository, target.source, wanted, world.job)
+    announce(world.hub, target.source, wanted, world.job)
 
 
 def _find_base(target: Target) -> None:
     """Find the commit whose config and thresholds apply: the base of the pull request, and on the
     default branch the commit itself. Without a pull request it is the default branch's tip. The
     nightly run has the longer canary too, if that commit has its config."""
-    intent, repository = target.intent, target.repository
+    intent, hub = target.intent, target.world.hub
     name = intent.default_branch
     if intent.writes_baseline:
         target.base_sha = intent.head_sha
@@ -197,7 +197,7 @@ def _find_base(target: Target) -> None:
     elif target.pull is not None:
         target.base_sha = target.pull.base.sha
     else:
-        tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
+        tip = allowed(lambda: hub.read(name, lambda: hub.repository.get_commit(name)))
         target.base_sha = tip.sha
     if intent.nightly:
         settings = target.settings
@@ -299,7 +299,7 @@ def _say(target: Target, judged: Sequence[Answer], wanted: Channels) -> Publishe
             raise not_written("the report", problem.__cause__) from problem
     world = target.world
     source = replace(target.source, report=link_of(target.settings))
-    return publish(world.hub, target.repository, target.number, source, judged, wanted, world.job)
+    return publish(world.hub, target.number, source, judged, wanted, world.job)
 
 
 def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from github.IssueEvent import IssueEvent
 from github.PullRequest import PullRequest
-from github.Repository import Repository
 
 from canary.github.client import Hub, Refused
 from canary.github.comment import parse
@@ -58,7 +57,6 @@ class Asked:
 
 def acceptance_of(
     hub: Hub,
-    repository: Repository,
     pull: PullRequest,
     head: str,
     keys: Collection[str],
@@ -91,7 +89,7 @@ def acceptance_of(
         given = older or any(judged[key].accepted for key in keys)
     if not given:
         # There may be no comment, or another job has rewritten it since the label was set.
-        known = _answers(hub, repository, head, context)
+        known = _answers(hub, head, context)
         began = labelled and pull.head.sha == head
         given = any(one.word == "accepted" for one in known) or (
             began and event is not None and any(one.at < event.created_at for one in known)
@@ -103,7 +101,7 @@ def acceptance_of(
             "remove the label and set it again",
         )
     by = event.actor.login if event is not None and event.actor else ""
-    if _permission(hub, repository, by) not in WRITERS:
+    if _permission(hub, by) not in WRITERS:
         return Asked(
             None,
             f"label {label} ignored: {by or 'its setter'} has no write permission; "
@@ -112,7 +110,7 @@ def acceptance_of(
     return Asked(Acceptance(by, label, head, pull.number))
 
 
-def merged_pull(hub: Hub, repository: Repository, sha: str) -> PullRequest | None:
+def merged_pull(hub: Hub, sha: str) -> PullRequest | None:
     """Return the pull request whose merge, squash or rebase made a commit; None for a direct push.
 
     Raises:
@@ -122,7 +120,7 @@ def merged_pull(hub: Hub, repository: Repository, sha: str) -> PullRequest | Non
         f"the pull request of {sha[:9]}",
         lambda: [
             pull
-            for pull in repository.get_commit(sha).get_pulls()
+            for pull in hub.repository.get_commit(sha).get_pulls()
             if pull.merged_at is not None and pull.merge_commit_sha == sha
         ],
     )
@@ -139,7 +137,7 @@ def _last_labelling(pull: PullRequest, label: str) -> IssueEvent | None:
     return last if last is not None and last.event == "labeled" else None
 
 
-def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[Posted]:
+def _answers(hub: Hub, sha: str, context: str) -> list[Posted]:
     """Return our verdicts in a commit's statuses, if the token may read them.
 
     Raises:
@@ -147,18 +145,17 @@ def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[P
     """
     with suppress(Refused):
         found = hub.read(
-            f"the answers on {sha[:9]}", lambda: list(statuses(repository, sha, context))
+            f"the answers on {sha[:9]}", lambda: list(statuses(hub.repository, sha, context))
         )
         return [one for one in found if one.state in ("success", "failure")]
     return []
 
 
-def _permission(hub: Hub, repository: Repository, login: str) -> str:
+def _permission(hub: Hub, login: str) -> str:
     if not login:
         return ""
     try:
-        return hub.read(
-            f"the permission of {login}", lambda: repository.get_collaborator_permission(login)
-        )
+        ask = hub.repository.get_collaborator_permission
+        return hub.read(f"the permission of {login}", lambda: ask(login))
     except Refused:
         return ""

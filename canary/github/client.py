@@ -22,6 +22,7 @@ from github.GithubException import (
     GithubException,
     RateLimitExceededException,
 )
+from github.Repository import Repository
 from urllib3.util.retry import Retry
 
 from canary.config.token import Token
@@ -68,9 +69,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Hub:
-    """A client of one GitHub server; tests replace `sleep` and `clock`."""
+    """A client of one repository on GitHub; tests replace `sleep` and `clock`."""
 
     github: Github
+    repository: Repository
+    """The gated one, made without a request: a failed read must not prevent the answer."""
     token: Token = field(repr=False)
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
@@ -218,13 +221,14 @@ def hint_of(error: requests.RequestException) -> str:
 def connect(
     token: Token,
     api_url: str,
+    name: str,
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
     seconds_between_writes: float = 1.0,
     backoff_s: float = 0.5,
 ) -> Hub:
-    """Return a client of the GitHub at `api_url` (GITHUB_API_URL; on GHES it differs).
+    """Return a client of the repository `name` at `api_url` (GITHUB_API_URL; on GHES it differs).
 
     Raises:
         MachineError: there is no token.
@@ -250,7 +254,9 @@ def connect(
         seconds_between_writes=seconds_between_writes,
     )
     only_github(github)
-    return Hub(github, token, sleep, clock)
+    known = {"url": f"/repos/{name}", "full_name": name}
+    repository = Repository(github.requester, {}, known, completed=True)
+    return Hub(github, repository, token, sleep, clock)
 
 
 EMPTY = (202, 204, 205, 304)

@@ -5,7 +5,8 @@ This module alone decides where an answer goes and whether the baseline may be w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -13,7 +14,6 @@ from typing import Any
 from canary.errors import UsageError
 from canary.github.payload import (
     Event,
-    LabeledEvent,
     MergeGroupEvent,
     PullRequestEvent,
     PushEvent,
@@ -27,6 +27,8 @@ BRANCHES = "refs/heads/"
 ACCEPT_LABEL = "canary:accept"
 DEPENDABOT = "dependabot[bot]"
 """Its pull requests have a read-only token, like those of forks."""
+QUEUED = re.compile(r"/pr-(\d+)-[0-9a-f]+$")
+"""The branch of a merge queue for a pull request."""
 JUDGED_ACTIONS = ("opened", "synchronize", "reopened", "ready_for_review")
 """Of a pull request, beside the accept label and a new base branch."""
 
@@ -53,7 +55,6 @@ class Intent:
     kind: Kind
     reason: str
     """One sentence for the log; of the payload it holds only validated names."""
-    event: str
     default_branch: str = ""
     head_sha: str = ""
     """Commit that gets the status: the pull request's head, never GITHUB_SHA's merge commit."""
@@ -65,6 +66,8 @@ class Intent:
     base_branch: str = ""
     pull_request: int | None = None
     """Set only if GitHub's event names it; otherwise `pulls` finds it by the head commit."""
+    queued: int | None = None
+    """The pull request in a merge queue."""
     fork: bool = False
     accepting: bool = False
     """Whether somebody has just set the accept label."""
@@ -99,27 +102,30 @@ def intent_of(
     Raises:
         UsageError: the gate refuses this event; InputError: the payload lacks a key.
     """
-    if name == "pull_request_target":
-        raise UsageError(
-            "the event pull_request_target is refused: anyone can start it, and it has secrets"
-            " and a token with write permission",
-            "use `pull_request`; for forks, use the two workflows of `canary init --forks`",
-        )
-    if name in ("schedule", "workflow_dispatch"):
-        return _run(name, payload, sha, ref)
-    if name == "pull_request":
-        return _pull_request(name, payload, label)
-    reader = READERS.get(name)
-    if reader is None:
-        return Intent(Kind.IGNORE, f"the event {name} asks for no comparison", name)
-    return reader(name, payload)
+    match name:
+        case "pull_request_target":
+            raise UsageError(
+                "the event pull_request_target is refused: anyone can start it, and it has secrets"
+                " and a token with write permission",
+                "use `pull_request`; for forks, use the two workflows of `canary init --forks`",
+            )
+        case "schedule" | "workflow_dispatch":
+            return _run(name, payload, sha, ref)
+        case "pull_request":
+            return _pull_request(read(PullRequestEvent, name, payload), label)
+        case "push":
+            return _push(read(PushEvent, name, payload))
+        case "merge_group":
+            return _merge_group(read(MergeGroupEvent, name, payload))
+        case "workflow_run":
+            return _workflow_run(read(WorkflowRunEvent, name, payload))
+    return Intent(Kind.IGNORE, f"the event {name} asks for no comparison")
 
 
-def _pull_request(name: str, payload: Mapping[str, Any], accepts: str) -> Intent:
-    event = read(PullRequestEvent, name, payload)
+def _pull_request(event: PullRequestEvent, accepts: str) -> Intent:
     head_repository = event.head_repository.full_name if event.head_repository else ""
     fork = head_repository != event.repository.full_name
-    accepting = event.action == "labeled" and read(LabeledEvent, name, payload).label == accepts
+    accepting = event.action == "labeled" and event.label == accepts
     what = f"pull request #{event.number} was {event.action}"
     if event.action == "synchronize":
         what = f"pull request #{event.number} has new commits"
@@ -137,7 +143,6 @@ def _pull_request(name: str, payload: Mapping[str, Any], accepts: str) -> Intent
     return Intent(
         kind=Kind.IGNORE if nothing else Kind.JUDGE,
         reason=f"{what}: {nothing}" if nothing else what,
-        event=name,
         default_branch=event.repository.default_branch,
         head_sha=event.head_sha,
         head_repository=head_repository,
@@ -150,15 +155,14 @@ def _pull_request(name: str, payload: Mapping[str, Any], accepts: str) -> Intent
     )
 
 
-def _push(name: str, payload: Mapping[str, Any]) -> Intent:
-    event = read(PushEvent, name, payload)
+def _push(event: PushEvent) -> Intent:
     default = event.repository.default_branch
     if event.ref != f"{BRANCHES}{default}":
         reason = f"{event.ref} is not the default branch {default}: only pull requests are judged"
-        return Intent(Kind.IGNORE, reason, name)
+        return Intent(Kind.IGNORE, reason)
     if set(event.after) == {"0"}:
-        return Intent(Kind.IGNORE, f"{event.ref} was deleted", name)
-    return _recorded(name, event.repository, event.after, f"{default} has new commits")
+        return Intent(Kind.IGNORE, f"{event.ref} was deleted")
+    return _recorded(event.repository, event.after, f"{default} has new commits")
 
 
 def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
@@ -170,37 +174,36 @@ def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
     task = "nightly" if name == "schedule" else event.task or "train"
     what = "the nightly run" if name == "schedule" else f"{task} was dispatched"
     if event.ref == default:
-        recorded = _recorded(name, repository, event.sha, f"{what} on {repository.default_branch}")
+        recorded = _recorded(repository, event.sha, f"{what} on {repository.default_branch}")
         if task == "prefetch":
             return replace(recorded, kind=Kind.PREFETCH)
         reason = " ".join(event.accept.split())
         return replace(recorded, nightly=task == "nightly", accept_reason=reason)
-    return Intent(Kind.IGNORE, f"{what} on {event.ref}, not on the default branch", name)
+    return Intent(Kind.IGNORE, f"{what} on {event.ref}, not on the default branch")
 
 
-def _merge_group(name: str, payload: Mapping[str, Any]) -> Intent:
-    event = read(MergeGroupEvent, name, payload)
+def _merge_group(event: MergeGroupEvent) -> Intent:
     repository = event.repository
     if event.action != "checks_requested":
-        return Intent(Kind.IGNORE, f"the merge group was {event.action}", name)
+        return Intent(Kind.IGNORE, f"the merge group was {event.action}")
+    queued = QUEUED.search(event.head_ref)
     return Intent(
         kind=Kind.JUDGE,
         reason=f"the merge queue asks for {event.head_sha[:9]}",
-        event=name,
         default_branch=repository.default_branch,
         head_sha=event.head_sha,
         head_repository=repository.full_name,
         head_branch=event.head_ref.removeprefix(BRANCHES),
         base_sha=event.base_sha,
         base_branch=event.base_ref.removeprefix(BRANCHES),
+        queued=int(queued[1]) if queued else None,
     )
 
 
-def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
-    event = read(WorkflowRunEvent, name, payload)
+def _workflow_run(event: WorkflowRunEvent) -> Intent:
     repository = event.repository
     if event.trigger != "pull_request":
-        return Intent(Kind.IGNORE, f"run {event.id} was started by {event.trigger}", name)
+        return Intent(Kind.IGNORE, f"run {event.id} was started by {event.trigger}")
     head_repository = event.head_repository.full_name if event.head_repository else ""
     fork = head_repository != repository.full_name
     kind, reason = _stage(event)
@@ -210,7 +213,6 @@ def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
     return Intent(
         kind=kind,
         reason=reason,
-        event=name,
         default_branch=repository.default_branch,
         head_sha=event.head_sha,
         head_repository=head_repository,
@@ -234,21 +236,13 @@ def _stage(event: WorkflowRunEvent) -> tuple[Kind, str]:
     return Kind.JUDGE, f"{what} ended as {event.conclusion or 'unknown'}"
 
 
-def _recorded(name: str, repository: Repository, sha: str, reason: str) -> Intent:
+def _recorded(repository: Repository, sha: str, reason: str) -> Intent:
     return Intent(
         kind=Kind.RECORD,
         reason=reason,
-        event=name,
         default_branch=repository.default_branch,
         head_sha=sha,
         head_repository=repository.full_name,
         head_branch=repository.default_branch,
         base_branch=repository.default_branch,
     )
-
-
-READERS: dict[str, Callable[[str, Mapping[str, Any]], Intent]] = {
-    "push": _push,
-    "merge_group": _merge_group,
-    "workflow_run": _workflow_run,
-}

@@ -28,17 +28,16 @@ class Part(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
-class Repository(Part):
-    """The repository of the event, which is gated."""
-
-    full_name: RepositoryName
-    default_branch: Ref
-
-
 class HeadRepository(Part):
     """The repository of a head commit."""
 
     full_name: RepositoryName
+
+
+class Repository(HeadRepository):
+    """The repository of the event, which is gated."""
+
+    default_branch: Ref
 
 
 class Event(Part):
@@ -53,6 +52,10 @@ class PullRequestEvent(Event):
     action: Word
     changes: dict[str, Any] = {}
     """Fields changed by an edit."""
+    label: Annotated[str, StringConstraints(min_length=1, max_length=1000)] | None = Field(
+        None, validation_alias=AliasPath("label", "name")
+    )
+    """The label that was set or removed."""
     number: Number = Field(validation_alias=AliasPath("pull_request", "number"))
     author: Login | None = Field(None, validation_alias=AliasPath("pull_request", "user", "login"))
     """None if the account was deleted."""
@@ -65,14 +68,6 @@ class PullRequestEvent(Event):
     """None if the fork was deleted."""
     base_sha: Sha = Field(validation_alias=AliasPath("pull_request", "base", "sha"))
     base_ref: Ref = Field(validation_alias=AliasPath("pull_request", "base", "ref"))
-
-
-class LabeledEvent(Part):
-    """`pull_request` with the action `labeled`."""
-
-    label: Annotated[str, StringConstraints(min_length=1, max_length=1000)] = Field(
-        validation_alias=AliasPath("label", "name")
-    )
 
 
 class PushEvent(Event):

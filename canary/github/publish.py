@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from github.Repository import Repository
-
 from canary.errors import MachineError
 from canary.github.client import Hub, Refused
 from canary.github.comment import comment_of, says_the_same, sections_of
@@ -46,20 +44,15 @@ class Published:
     """Why the commit has no status of this answer, if GitHub failed."""
 
 
-def announce(
-    hub: Hub, repository: Repository, source: Source, channels: Channels, job: Job
-) -> None:
+def announce(hub: Hub, source: Source, channels: Channels, job: Job) -> None:
     """Set the pending status before the training. Never fails, because the answer comes later."""
     if channels.status:
         context = channels.context
-        _tried(
-            job, "statuses: write", lambda: set_status(hub, repository, source, PENDING, context)
-        )
+        _tried(job, "statuses: write", lambda: set_status(hub, source, PENDING, context))
 
 
 def publish(
     hub: Hub,
-    repository: Repository,
     pull_request: int | None,
     source: Source,
     answers: Sequence[Answer],
@@ -75,7 +68,7 @@ def publish(
         unanswered = _tried(
             job,
             "statuses: write",
-            lambda: set_status(hub, repository, source, text, channels.context),
+            lambda: set_status(hub, source, text, channels.context),
         )
     # Last, because it takes a while if other jobs write it too.
     if channels.comment != "never" and pull_request is not None:
@@ -84,12 +77,12 @@ def publish(
             nonlocal comment_url
             login = comment_author(hub)
             if channels.comment == "changes":
-                pull = hub.read(f"#{pull_request}", lambda: repository.get_pull(pull_request))
+                pull = hub.read(f"#{pull_request}", lambda: hub.repository.get_pull(pull_request))
                 ours = hub.read(f"the comment on #{pull_request}", lambda: find_all(pull, login))
                 if ours and says_the_same(ours[0].body, sections):
                     comment_url = ours[0].html_url
                     return "the comment was not changed: it says the same of an earlier commit"
-            sticky = write_comment(hub, repository, pull_request, sections, login, channels.jobs)
+            sticky = write_comment(hub, pull_request, sections, login, channels.jobs)
             comment_url = sticky.url
             return sticky.note
 

@@ -100,16 +100,14 @@ def _posted(status: CommitStatus) -> Posted:
     return Posted(status.id, status.state, words, status.target_url, status.created_at)
 
 
-def set_status(
-    hub: Hub, repository: Repository, source: Source, text: StatusText, context: str = CONTEXT
-) -> str:
+def set_status(hub: Hub, source: Source, text: StatusText, context: str = CONTEXT) -> str:
     """Set the status of the source's commit; return why not, empty if it was set.
 
     Raises:
         Refused: the token may not write statuses.
         MachineError: GitHub fails.
     """
-    return _Writing(hub, repository, source, text, context).done()
+    return _Writing(hub, source, text, context).done()
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,6 @@ class _Writing:
     """One write of our status."""
 
     hub: Hub
-    repository: Repository
     source: Source
     text: StatusText
     context: str
@@ -149,21 +146,21 @@ class _Writing:
         try:
             return self.hub.read(self.what, get)
         except (Refused, MachineError):
-            own = self.source.origin in ("", self.repository.full_name)
+            own = self.source.origin in ("", self.hub.repository.full_name)
             if self.text.state == "pending" or not own:
                 raise
             return None
 
     def _all(self) -> Iterator[Posted]:
-        return statuses(self.repository, self.source.sha, self.context)
+        return statuses(self.hub.repository, self.source.sha, self.context)
 
     def _newest(self) -> Posted | None:
         return next(self._all(), None)
 
     def _created(self, wanted: Posted) -> Posted:
-        sha = self.source.sha
-        known = {"sha": sha, "url": f"{self.repository.url}/commits/{sha}"}
-        commit = Commit(self.repository.requester, {}, known, completed=True)
+        sha, repository = self.source.sha, self.hub.repository
+        known = {"sha": sha, "url": f"{repository.url}/commits/{sha}"}
+        commit = Commit(repository.requester, {}, known, completed=True)
         link = {"target_url": wanted.url} if wanted.url else {}
         return _posted(
             commit.create_status(
@@ -217,7 +214,7 @@ class _Writing:
         The gated repository precedes every fork. Of two forks, the one whose open pull request is
         by the commit's author precedes; otherwise the one with the older pull request.
         """
-        source, repository = self.source, self.repository
+        source, repository = self.source, self.hub.repository
         if repository.full_name in (source.origin, other):
             return source.origin == repository.full_name
         what = f"the pull requests of {source.sha[:9]}"

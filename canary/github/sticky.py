@@ -17,7 +17,6 @@ import requests
 from github.GithubException import GithubException
 from github.IssueComment import IssueComment
 from github.PullRequest import PullRequest
-from github.Repository import Repository
 
 from canary.github.client import Hub, Refused
 from canary.github.comment import Section, comment_of, has_sections, merged, parse
@@ -67,7 +66,6 @@ def _plain(body: str) -> str:
 
 def write_comment(
     hub: Hub,
-    repository: Repository,
     number: int,
     sections: Sequence[Section],
     login: str,
@@ -91,7 +89,7 @@ def write_comment(
         return _put(pull, ours(), sections)  # Others may have written: each try reads again.
 
     for _ in range(ROUNDS):
-        pull = hub.read(what, lambda: repository.get_pull(number))
+        pull = hub.read(what, lambda: hub.repository.get_pull(number))
         if pull.head.sha != sha:
             newer = f"#{number} now has {pull.head.sha[:9]}, whose run will write it"
             return Sticky("", f"the comment was not changed: {newer}")

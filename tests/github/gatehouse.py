@@ -192,6 +192,7 @@ class Gatehouse:
         hub = connect(
             settings.token,
             settings.api_url,
+            settings.repository,
             sleep=lambda seconds: self.github.clock.sleep(seconds),
             clock=self.github.clock.time,
             seconds_between_writes=0.0,

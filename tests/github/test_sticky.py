@@ -31,6 +31,7 @@ def hub_of(github: GitHub) -> Hub:
     return connect(
         Token(github.token),
         github.url,
+        NAME,
         sleep=lambda seconds: github.clock.sleep(seconds),
         clock=github.clock.time,
         seconds_between_writes=0.0,
@@ -42,9 +43,7 @@ def leg(github: GitHub, pull: Pull, name: str, run: int = 7, jobs: int = 1) -> S
     """One job of a workflow run, of one canary."""
     answer = Answer(name, Comparison("pass", "Pass: nothing got worse."), f"{name}.yaml")
     sections = sections_of([answer], Source(pull.head_sha, "", run))
-    hub = hub_of(github)
-    target = hub.github.get_repo(NAME)
-    return write_comment(hub, target, pull.number, sections, BOT, jobs)
+    return write_comment(hub_of(github), pull.number, sections, BOT, jobs)
 
 
 def side_by_side(github: GitHub, *deeds: Callable[[], Sticky]) -> list[Sticky]:
