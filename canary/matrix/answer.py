@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from canary.campaign.pairs import duration
-from canary.errors import printable
+from canary.errors import counted, printable
 from canary.matrix.document import Verb
 from canary.matrix.outcomes import WORST_FIRST, Verdict, worst_code
 from canary.matrix.running import Entry, Matrix
@@ -53,7 +53,6 @@ def answer_of(entries: Sequence[Entry], name: str) -> Answer:
     done = [(one, one.outcome) for one in entries if one.outcome is not None]
     counts = Counter(outcome.verdict for _, outcome in done)
     parts = [verdict_count(one, counts[one]) for one in WORST_FIRST if counts[one]]
-    total = "1 cell" if len(done) == 1 else f"{len(done)} cells"
     cells = [
         CellAnswer(
             one.cell.name,
@@ -66,7 +65,7 @@ def answer_of(entries: Sequence[Entry], name: str) -> Answer:
         for one, outcome in done
     ]
     code = worst_code([outcome for _, outcome in done])
-    return Answer(1, name, f"{total}: {', '.join(parts)}.", code, cells)
+    return Answer(1, name, f"{counted(len(done), 'cell')}: {', '.join(parts)}.", code, cells)
 
 
 def answer_text(answer: Answer, form: str, folder: Path, width: int | None = None) -> str:

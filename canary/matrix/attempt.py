@@ -139,16 +139,16 @@ class Attempt:
             os.close(number)
         return number is None
 
-    def _said(self, name: str, most: int) -> str:
-        """Return the text of a file. Raises OSError if there is none, or it is a link."""
-        content = jsonio.content_of(self.folder / name, most, follow=False)
-        return content.decode("utf-8", "replace")
+    def _said(self, name: str, most: int = 4096) -> str | None:
+        """Return the text of a file; None if there is none, or it is a link or large."""
+        with contextlib.suppress(OSError):
+            content = jsonio.content_of(self.folder / name, most, follow=False)
+            return content.decode("utf-8", "replace")
+        return None
 
     def is_of_another(self) -> bool:
         """Whether another cell, or another config of it, ran in this folder."""
-        with contextlib.suppress(OSError):
-            return self._said(ASKED, 256) != self.asked
-        return False
+        return self._said(ASKED) not in (None, self.asked)
 
     def has_begun(self) -> bool:
         """Whether its command was started."""
@@ -156,35 +156,31 @@ class Attempt:
 
     def starts(self) -> int:
         """Return how often it was started: more than once, if a queue took its place away."""
-        with contextlib.suppress(OSError):
-            return len(self._said(BEGAN, 4096).splitlines())
-        return 0
+        return len((self._said(BEGAN) or "").splitlines())
 
     def took(self) -> float:
         """Return the seconds from its last start to its end, by the clock of its machine; 0 if it
         is not known. A stranger may have written them: never more than it may take."""
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            began, ended = (self._words(name)[-1] for name in (BEGAN, ENDED))
-            took = float(ended) - float(began)
+        with contextlib.suppress(ValueError, IndexError):
+            began, ended = (float(self._words(name)[-1]) for name in (BEGAN, ENDED))
+            took = ended - began
             if math.isfinite(took):
                 return min(max(0.0, took), self.limit_s + STOP_GRACE_S)
         return 0.0
 
     def _words(self, name: str) -> list[str]:
-        """Return the words of the last line of a file."""
-        return self._said(name, 4096).strip().splitlines()[-1].split()
+        """Return the words of the last line of a file; raise IndexError if it has none."""
+        return (self._said(name) or "").strip().splitlines()[-1].split()
 
     def ended(self) -> int | None:
         """Return the exit code; None if the try has not ended, or left none."""
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            return int(self._said(ENDED, 64).split()[0])
+        with contextlib.suppress(ValueError, IndexError):
+            return int((self._said(ENDED, 64) or "").split()[0])
         return None
 
     def gave_up(self) -> str | None:
         """Return why a launcher gave the try up; None if it did not."""
-        with contextlib.suppress(OSError):
-            return self._said(GAVE_UP, 4096)
-        return None
+        return self._said(GAVE_UP)
 
     def give_up(self, reason: str) -> None:
         """Note why this try is over without an exit code."""

@@ -87,7 +87,7 @@ class Local(_Strict):
 Line = Annotated[str, Field(pattern=r"^[^\x00\r\n]*$")]
 
 
-class _Queued(_Strict):
+class Queued(_Strict):
     """Cells in the queue of a cluster, which shares this folder."""
 
     device: str = Field("gpu", description="`gpu`, `cpu`, or a type of GPU by its name there.")
@@ -101,7 +101,7 @@ class _Queued(_Strict):
     )
 
 
-class Slurm(_Queued):
+class Slurm(Queued):
     """Cells as jobs of Slurm."""
 
     kind: Literal["slurm"]
@@ -115,7 +115,7 @@ class Slurm(_Queued):
     )
 
 
-class Ray(_Queued):
+class Ray(Queued):
     """Cells as jobs of a Ray cluster."""
 
     kind: Literal["ray"]

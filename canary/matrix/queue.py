@@ -11,11 +11,13 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Literal, Protocol
 
 from canary.errors import MachineError
 from canary.matrix.attempt import STOP_GRACE_S, Attempt, News
+from canary.matrix.document import Queued
 
 STUCK_S = 300.0
 """A job may run so much longer than its time limit before it is stopped."""
@@ -34,6 +36,8 @@ class Queue(Protocol):
     """The queue of a cluster."""
 
     name: str
+    most_waiting: int | None
+    """Most tries that wait in it; None: all."""
 
     def submit(self, attempts: Sequence[Attempt]) -> Mapping[Path, str]:
         """Put tries into the queue; their scripts are written. Return why it did not take some, by
@@ -53,16 +57,6 @@ class Queue(Protocol):
         Raises:
             MachineError: it does not answer.
         """
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long a queue is waited for, in seconds."""
-
-    in_queue: float
-    between_looks: float
-    for_files: float
-    """After a job is over: a shared file system may show them late."""
 
 
 @dataclass
@@ -85,11 +79,7 @@ class QueueLauncher:
     """Starts tries through a queue."""
 
     queue: Queue
-    patience: Patience
-    most: int | None = None
-    """Most tries in the queue at once; None: all."""
-    most_waiting: int | None = None
-    """Most tries that wait in it; None: all."""
+    keys: Queued
     silent: str = ""
     """Why the queue does not answer; "" if it does."""
     _going: dict[str, _Followed] = field(default_factory=dict)
@@ -98,10 +88,8 @@ class QueueLauncher:
 
     def start(self, attempt: Attempt) -> bool:
         """Take a try for the next submission."""
-        if self.most is not None and len(self._going) >= self.most:
-            return False
-        waiting = sum(one.phase == "waits" for one in self._going.values())
-        if self.most_waiting is not None and waiting >= self.most_waiting:
+        waiting, most = len(self.queued()), self.queue.most_waiting
+        if len(self._going) >= (self.keys.at_once or inf) or waiting >= (most or inf):
             return False
         try:
             attempt.write_script()
@@ -125,7 +113,7 @@ class QueueLauncher:
     def poll(self) -> Iterator[News]:
         """Submit what is new, and yield tries that ended or are lost."""
         now = time.monotonic()
-        looks = now - self._looked >= self.patience.between_looks
+        looks = now - self._looked >= self.keys.poll
         if self._new and (looks or not self.silent):
             yield from self._submit()
         if not self._going or not looks:
@@ -171,16 +159,15 @@ class QueueLauncher:
                 self._stop(attempt)
             return News(attempt)
         words, stuck = "", since >= attempt.limit_s + STUCK_S
-        if one.phase == "over" and since >= self.patience.for_files:
+        if one.phase == "over" and since >= self.keys.late:
             # A machine that the queue believes dead may still run it, and no other must then.
             if stuck or not attempt.is_running():
                 words = f"{self.queue.name}: {one.reason}; it left no exit code"
-        elif one.phase == "waits" and since >= self.patience.in_queue:
+        elif one.phase == "waits" and since >= self.keys.longest_wait * 60:
             # A queue that is silent may have begun what it was given.
             if not self.silent or attempt in self._new:
-                minutes = f"{self.patience.in_queue / 60:g} minutes"
-                words = f"it waited {minutes} in the queue of {self.queue.name}: "
-                words += self.silent or one.reason
+                words = f"it waited {self.keys.longest_wait:g} minutes in the queue of "
+                words += f"{self.queue.name}: {self.silent or one.reason}"
         elif one.phase == "runs" and stuck:
             words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {one.reason}"
         if not words:
@@ -215,7 +202,7 @@ class QueueLauncher:
             while going and time.monotonic() < deadline:
                 if all(one.phase != "runs" for one in self.queue.look(going).values()):
                     return
-                time.sleep(min(0.5, self.patience.between_looks))
+                time.sleep(min(0.5, self.keys.poll))
         except MachineError as error:
             raise MachineError(
                 f"{self.queue.name} did not stop all cells: {error.message}",
@@ -224,4 +211,4 @@ class QueueLauncher:
 
     def wait(self, seconds: float) -> None:
         """Wait for the next look."""
-        time.sleep(min(seconds, self.patience.between_looks))
+        time.sleep(min(seconds, self.keys.poll))

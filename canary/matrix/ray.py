@@ -16,7 +16,6 @@ from canary.matrix.document import Ray
 from canary.matrix.queue import Seen
 from canary.record import jsonio
 
-MOST_WAITING = 8
 NO_PLACE = "failed to start within"
 """Ray fails a job that found no place for 15 minutes; such a job still waits, for us."""
 JOB = "job"
@@ -30,7 +29,7 @@ A_BIT = 0.001
 class RayQueue:
     """The jobs of a Ray cluster."""
 
-    name = "Ray"
+    name, most_waiting = "Ray", 8
 
     def __init__(self, keys: Ray) -> None:
         self._keys = keys

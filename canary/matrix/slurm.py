@@ -36,7 +36,7 @@ FURTHER = ("over", "waits", "runs")
 class SlurmQueue:
     """Slurm's queue. Tries with equal resources become one job array."""
 
-    name = "Slurm"
+    name, most_waiting = "Slurm", None
 
     def __init__(self, keys: Slurm, folder: Path) -> None:
         """`folder`: of the matrix."""

@@ -11,15 +11,16 @@ import pytest
 from canary.errors import MachineError
 from canary.matrix import queue as queue_module
 from canary.matrix.attempt import Attempt, News
-from canary.matrix.queue import STUCK_S, Patience, QueueLauncher, Seen
+from canary.matrix.document import Slurm
+from canary.matrix.queue import STUCK_S, QueueLauncher, Seen
 
-PATIENCE = Patience(in_queue=600.0, between_looks=1.0, for_files=30.0)
+PATIENCE = Slurm(kind="slurm", longest_wait=10.0, poll=1.0, late=30.0)
 
 
 class Stand:
     """A queue that says what a test wants."""
 
-    name = "Stand"
+    name, most_waiting = "Stand", None
 
     def __init__(self) -> None:
         self.says: Seen | None = Seen("waits", "no place")
