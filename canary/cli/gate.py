@@ -17,7 +17,7 @@ from canary.cli.terminal import DisarmedLog, stoppable
 from canary.errors import CanaryError
 
 if TYPE_CHECKING:
-    from canary.gate.context import World
+    from canary.gate.gathering import World
     from canary.gate.inputs import ReportSettings
     from canary.github.workflow import Job
 
@@ -55,7 +55,7 @@ def _annotated() -> Iterator[None]:
 
 def _world(settings: ReportSettings) -> World:
     from canary.baseline.branch import Remote
-    from canary.gate.context import World
+    from canary.gate.gathering import World
     from canary.github.client import connect
 
     hub = connect(settings.token, settings.api_url, settings.repository)

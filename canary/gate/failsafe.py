@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
-from canary.gate.context import Target
+from canary.gate.gathering import Target
 from canary.gate.inputs import ReportSettings
 from canary.gate.judging import error
 from canary.github.event import Kind

@@ -1,37 +1,177 @@
-"""Collect what the reporting job judges with: records, baseline, config, acceptance.
+"""The case that the reporting job judges, and all that it gathers for it: pull request, records,
+baseline, config, acceptance.
 
-The changed files of a pull request are evidence for the diagnosis, never for the verdict.
+A commit's pull request comes from GitHub's event or by the head commit, never from anything that
+the training job wrote. Its changed files are evidence for the diagnosis, never for the verdict.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import requests
 from github.ContentFile import ContentFile
+from github.PullRequest import PullRequest
+from github.Repository import Repository
 
 from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
+from canary.baseline.branch import Remote
 from canary.baseline.history import VERSION
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.errors import MachineError, RecordError
-from canary.gate.base_config import Reader, repository_path
-from canary.gate.context import Target, allowed
+from canary.gate.base_config import Reader
+from canary.gate.inputs import ReportSettings
 from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_records
-from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
-from canary.github.status import key_of
+from canary.github.event import Intent
+from canary.github.status import Answer, Source
 from canary.github.statuses import context_of
-from canary.github.sticky import comment_author
+from canary.github.workflow import Job
 
-NOTHING_TO_READ = (
-    "with `comment: never` and `status: false` you cannot see the result; turn one on, "
-    "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
-)
+Found = TypeVar("Found")
 INCOMPLETE = "the records are incomplete"
+CHUNK = 1 << 16
+MOST_FILES = 200
+MOST_LISTED = 5_000
+"""Artifacts of a run that are looked at; a stranger may upload many."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The reporting job's access to GitHub, git, the runner and the clock; tests replace it."""
+
+    hub: Hub
+    remote: Remote
+    job: Job
+    now: Callable[[], datetime]
+
+
+@dataclass
+class Target:
+    """What is judged and where the answer goes, as far as it is known."""
+
+    settings: ReportSettings
+    world: World
+    intent: Intent
+    comments: bool = True
+    """Whether this job may write the comment."""
+    pull: PullRequest | None = None
+    """Set once it is found."""
+    base_sha: str = ""
+    """Commit whose config and thresholds apply; set once it is found."""
+    judged: Sequence[Answer] = ()
+    """The published answers, once they are out."""
+    kept: ExitStack = field(default_factory=ExitStack)
+    """Holds the files of the records until the page is drawn."""
+
+    @property
+    def source(self) -> Source:
+        """The commit, and the workflow run that judges it."""
+        settings, intent = self.settings, self.intent
+        # A deleted repository has no name; without one its run would look like any repository's.
+        origin = intent.head_repository or ("deleted" if intent.fork else "")
+        return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt, origin)
+
+    @property
+    def context(self) -> str:
+        """The name of the status. The event often names the base branch, even if the token may not
+        read the pull request."""
+        base = self.pull.base.ref if self.pull is not None else self.intent.base_branch
+        return context_of(self.settings.name, base, self.intent.default_branch)
+
+    @property
+    def number(self) -> int | None:
+        """The number of the pull request."""
+        return self.pull.number if self.pull is not None else self.intent.pull_request
+
+
+def allowed(get: Callable[[], Found]) -> Found:
+    """Return a read that judging needs.
+
+    Raises:
+        MachineError: GitHub refuses the token.
+    """
+    try:
+        return get()
+    except Refused as refused:
+        raise MachineError(
+            str(refused), "give the job `contents: read` and `pull-requests: read`"
+        ) from refused
+
+
+def find_pull(target: Target) -> None:
+    """Find the pull request whose head is, or was, the event's commit; None without one.
+
+    Raises:
+        MachineError: GitHub cannot be reached, or its answer lacks what an answer needs.
+        Refused: the token may not read pull requests.
+    """
+    hub, intent = target.world.hub, target.intent
+    pull = None
+    if intent.pull_request is not None:
+        number = intent.pull_request
+        pull = hub.read(f"pull request #{number}", lambda: hub.repository.get_pull(number))
+    elif intent.run_id is not None:
+        pull = _pull_of_run(hub, intent)
+    if pull is not None:
+        found = pull
+        known, *names = hub.read(
+            "the pull request",
+            lambda: (found.number, found.head.sha, found.base.sha, found.base.ref),
+        )
+        if not isinstance(known, int) or not all(isinstance(name, str) for name in names):
+            raise MachineError(
+                "GitHub's answer about the pull request is incomplete", "run the job again"
+            )
+    target.pull = pull
+
+
+def _pull_of_run(hub: Hub, intent: Intent) -> PullRequest | None:
+    """Return the pull request that a run of another workflow trained; None without one."""
+    what = f"the pull request of {intent.head_sha[:9]}"
+    found = hub.read(what, lambda: list(_candidates(hub.repository, intent)))
+    exact = [pull for pull in found if pull.head.sha == intent.head_sha]
+    if exact:
+        # Several may have this head commit: prefer an open one into the default branch.
+        default = intent.default_branch
+        return min(
+            exact,
+            key=lambda pull: (pull.state != "open", pull.base.ref != default, pull.number),
+        )
+    try:
+        named = hub.read(what, lambda: list(hub.repository.get_commit(intent.head_sha).get_pulls()))
+    except Refused:
+        named = []  # The repository does not know a fork's commit.
+    # A fork's run of the same commit must not comment on another's pull request.
+    return next(
+        (
+            pull
+            for pull in named
+            if pull.head.sha == intent.head_sha
+            and pull.head.repo
+            and pull.head.repo.full_name == intent.head_repository
+        ),
+        None,
+    )
+
+
+def _candidates(repository: Repository, intent: Intent) -> Iterator[PullRequest]:
+    """Return pull requests from the run's branch."""
+    owner = intent.head_repository.partition("/")[0]
+    if not owner or not intent.head_branch:
+        return
+    for pull in repository.get_pulls(state="all", head=f"{owner}:{intent.head_branch}"):
+        if pull.head.repo is None or pull.head.repo.full_name == intent.head_repository:
+            yield pull
 
 
 def records_of(target: Target, scratch: Path) -> Records:
@@ -109,48 +249,6 @@ def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
     return found.decoded_content
 
 
-def acceptance(target: Target) -> Asked:
-    """Return who accepted the change: in a dispatched run, or by a label on the pull request or
-    on the merged one.
-
-    Raises:
-        Refused, MachineError: as `Hub.read`.
-    """
-    settings, intent, hub = target.settings, target.intent, target.world.hub
-    if intent.accept_reason:
-        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason))
-    pull, head = target.pull, intent.head_sha
-    if pull is None and intent.writes_baseline:
-        pull = merged_pull(hub, intent.head_sha)
-        head = pull.head.sha if pull is not None else ""
-    if (number := intent.queued) is not None:
-        pull = hub.read(f"#{number}", lambda: hub.repository.get_pull(number))
-        head = pull.head.sha
-    if pull is None:
-        return Asked(None)
-    asked = acceptance_of(
-        hub,
-        pull,
-        head,
-        [
-            key_of(repository_path(settings.folder, config), settings.job)
-            for config in settings.configs
-        ],
-        label=settings.label,
-        context=context_of(settings.name, pull.base.ref, intent.default_branch),
-        author=comment_author(hub),
-        labelled=intent.accepting,
-    )
-    if asked.note and settings.comment == "never" and not settings.status:
-        return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
-    return asked
-
-
-CHUNK = 1 << 16
-MOST_LISTED = 5_000
-"""Artifacts of a run that are looked at; a stranger may upload many."""
-
-
 def _fetch(hub: Hub, run_id: int, name: str, into: Path) -> None:
     """Download the newest artifact of this name and unpack it safely; nothing without one.
 
@@ -200,9 +298,6 @@ def _download(hub: Hub, url: str, archive: Path) -> None:
                 sink.write(chunk)
 
 
-MOST_FILES = 200
-
-
 def changed_files(target: Target) -> SourceChanges:
     """Return the pull request's files and lines; nothing without a pull request or if GitHub
     refuses, because a diagnosis works without them."""
@@ -215,3 +310,13 @@ def changed_files(target: Target) -> SourceChanges:
     except (Refused, MachineError):
         return SourceChanges()
     return parse_diff("\n".join(f"+++ b/{file.filename}\n{file.patch or ''}" for file in files))
+
+
+def ahead_of(target: Target) -> int | None:
+    """Return how many commits the head has and its merge base lacks; None if nobody counted."""
+    pull = target.pull
+    if pull is None:
+        return 0 if target.intent.writes_baseline else None
+    with contextlib.suppress(Refused, MachineError):
+        return target.world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
+    return None

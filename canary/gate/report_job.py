@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,19 +27,29 @@ from canary.errors import (
     counted,
     not_written,
 )
+from canary.gate.acceptance import Acceptance, Asked, acceptance
 from canary.gate.base_config import load_base_config, repository_path
-from canary.gate.context import Target, World, allowed, find_pull
 from canary.gate.failsafe import answered, errors_of
-from canary.gate.gathering import acceptance, api_reader, baseline_of, changed_files, records_of
+from canary.gate.gathering import (
+    Target,
+    World,
+    ahead_of,
+    allowed,
+    api_reader,
+    baseline_of,
+    changed_files,
+    find_pull,
+    records_of,
+)
 from canary.gate.inputs import ReportSettings, with_nightly
 from canary.gate.judging import Grounds, commit_of, error, judge
 from canary.gate.page import leave_page, link_of
-from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
 from canary.github.publish import Channels, Published, announce, publish
 from canary.github.status import Answer, worst
 from canary.record import jsonio
+from canary.record.types import RunRecord
 from canary.report.render import written
 
 JOBS = {Kind.JUDGE: "run report", Kind.RECORD: "run record", Kind.PREFETCH: "prefetch"}
@@ -200,14 +211,10 @@ def _find_base(target: Target) -> None:
         tip = allowed(lambda: hub.read(name, lambda: hub.repository.get_commit(name)))
         target.base_sha = tip.sha
     if intent.nightly:
-        settings = target.settings
-        read = api_reader(target)
-
-        def there(config: str) -> bool:
-            return read(repository_path(settings.folder, config)) is not None
-
-        longer = with_nightly(settings.configs, there)
-        target.settings = settings.model_copy(update={"configs": longer})
+        settings, read = target.settings, api_reader(target)
+        path = partial(repository_path, settings.folder)
+        every = with_nightly(settings.configs, lambda config: read(path(config)) is not None)
+        target.settings = settings.model_copy(update={"configs": every})
 
 
 def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[Answer]:
@@ -216,7 +223,7 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
     read = api_reader(target)
     records = records_of(target, scratch)
     history, ancestry = baseline_of(target, scratch)
-    source, ahead = changed_files(target), _ahead(target)
+    source, ahead = changed_files(target), ahead_of(target)
     judged: list[Answer] = []
     for config in settings.configs:
         path = repository_path(settings.folder, config)
@@ -244,16 +251,6 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
             one = judge(grounds, records)
         judged.append(replace(one, config=path, job=settings.job))
     return judged
-
-
-def _ahead(target: Target) -> int | None:
-    """Return how many commits the head has and its merge base lacks; None if nobody counted."""
-    pull = target.pull
-    if pull is None:
-        return 0 if target.intent.writes_baseline else None
-    with contextlib.suppress(Refused, MachineError):
-        return target.world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
-    return None
 
 
 def _named_apart(judged: Sequence[Answer]) -> list[Answer]:
@@ -332,26 +329,25 @@ def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:
 def remember(target: Target, judged: Sequence[Answer], acceptance: Acceptance | None) -> bool:
     """Add the completed runs to the baseline, each with its verdict; False if that failed."""
     world, job = target.world, target.world.job
-    entries = [
-        (record, one, record is completed[0])
-        for one in judged
-        if (completed := [record for record in one.records if record.status == "completed"])
-        for record in completed
-    ]
-    if not entries:
+    completed: list[tuple[RunRecord, Context]] = []
+    for one in judged:
+        context = _context(target, one, acceptance)
+        for record in one.records:
+            if record.status == "completed":
+                completed.append((record, context))
+                if context.accepted:  # The first began the new period.
+                    context = context.model_copy(update={"accepted": None, "verdict": "pass"})
+    if not completed:
         job.say("notice", "no completed run to add to the baseline")
         return True
 
     def add(folder: Path) -> None:
-        for record, one, first in entries:
-            context = _context(target, one, acceptance)
-            if context.accepted and not first:  # The first began the new period.
-                context = context.model_copy(update={"accepted": None, "verdict": "pass"})
+        for record, context in completed:
             reason = context.accepted.reason if context.accepted else None
             save(folder, record, accepted=reason, context=context)
 
     sha = target.intent.head_sha[:9]
-    message = f"{counted(len(entries), 'run')} of {sha}"
+    message = f"{counted(len(completed), 'run')} of {sha}"
     try:
         pushed = branch.push(world.remote, add, message=message)
     except CanaryError as problem:
@@ -366,12 +362,7 @@ def _context(target: Target, judged: Answer, acceptance: Acceptance | None) -> C
     hand begins a new period with any verdict."""
     accepted, found = None, judged.comparison
     if acceptance is not None and (found.accepted or acceptance.words):
-        accepted = Accepted(
-            by=acceptance.by,
-            label=acceptance.label,
-            head_sha=acceptance.head_sha,
-            reason=acceptance.reason,
-        )
+        accepted = Accepted.model_validate(acceptance, from_attributes=True)
     return Context(
         commit=target.intent.head_sha,
         ref=target.settings.ref,

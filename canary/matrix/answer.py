@@ -96,7 +96,7 @@ LONGEST_REASON = 80
 
 def state_line(matrix: Matrix) -> str:
     """Return the state on one line."""
-    done = [one.outcome for one in matrix.entries if one.state == "done" and one.outcome]
+    done = [one.outcome for one in matrix.entries if one.outcome]
     queued = matrix.launcher.queued()
     running = [one for one in matrix.running if one.cell.name not in queued]
     waiting = len(matrix.entries) - len(done) - len(running) - len(queued)
@@ -127,7 +127,7 @@ class View:
     def told(self, matrix: Matrix) -> None:
         """Show what is new."""
         for one in matrix.entries:
-            if one.state == "done" and one.outcome is not None and one.cell.name not in self._said:
+            if one.outcome is not None and one.cell.name not in self._said:
                 self._said.add(one.cell.name)
                 words, verdict = one.outcome.words, one.outcome.verdict
                 if not words.lower().startswith(verdict):

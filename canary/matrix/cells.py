@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,11 @@ class _Reader:
     origins: Origins
     file: Path
 
-    def _error(self, key: str, message: str, hint: str) -> ConfigError:
-        place = _place(self.origins, key) or str(self.file)
-        return ConfigError(f"{key} in {place} {message}", hint, file=self.file, key=key)
+    def _error(
+        self, key: str, message: str, hint: str, *, what: str = "", within: str = ""
+    ) -> ConfigError:
+        place = _place(self.origins, key) or _place(self.origins, within) or str(self.file)
+        return ConfigError(f"{what or key} in {place} {message}", hint, file=self.file, key=key)
 
     def multiplied(self) -> list[Choice]:
         """Return the combinations of the axes, as a workflow's matrix does."""
@@ -110,33 +113,28 @@ class _Reader:
         values = dict(choice)
         named = values.pop("name", "")
         name = str(named or _name(choice))
-
-        def error(key: str, message: str, hint: str) -> ConfigError:
-            full = f"{where}.{key}"
-            place = self.origins.get(full) or _place(self.origins, where) or str(self.file)
-            what = f"cell {printable(name)[:LONGEST_NAME]} in {place} {message}"
-            return ConfigError(what, hint, file=self.file, key=full)
-
+        what = f"cell {printable(name)[:LONGEST_NAME]}"
+        error = partial(self._error, what=what, within=where)
         if not isinstance(named, str):
-            raise error("name", "has a name that is no text", f'write name: "{named}"')
+            raise error(f"{where}.name", "has a name that is no text", f'write name: "{named}"')
         if not NAME.fullmatch(name):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
-            raise error("name", "has a name that no folder can have", hint)
+            raise error(f"{where}.name", "has a name that no folder can have", hint)
         if slug(name) in taken:
-            raise error("name", "has the same name as another", "give one a `name`")
+            raise error(f"{where}.name", "has the same name as another", "give one a `name`")
         own = {key: values.pop(key) for key in CellKeys.model_fields if key in values}
         try:
             keys = CellKeys.model_validate({"verb": self.document.verb, **own})
         except ValidationError as wrong:
             first = wrong.errors()[0]
             said = first["msg"].removeprefix("Value error, ")
-            what = f"has {first['loc'][0]}: " if first["loc"] else "has "
-            message = f"{what}{said[:1].lower()}{said[1:]}"
-            key = str(next(iter(first["loc"]), "config"))
-            raise error(key, message, "see docs/matrix.md") from wrong
+            has = f"has {first['loc'][0]}: " if first["loc"] else "has "
+            message = f"{has}{said[:1].lower()}{said[1:]}"
+            key = next(iter(first["loc"]), "config")
+            raise error(f"{where}.{key}", message, "see docs/matrix.md") from wrong
         if keys.stack is not None and keys.stack not in self.document.stacks:
             message = f"has the unknown stack {keys.stack!r}"
-            raise error("stack", message, "define it under `stacks:`")
+            raise error(f"{where}.stack", message, "define it under `stacks:`")
         settings = tuple(
             f"{key}={value if isinstance(value, str) else jsonio.dumps(value)}"
             for key, value in values.items()

@@ -10,9 +10,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
     ValidationError,
     field_validator,
     model_validator,
@@ -129,9 +127,8 @@ OF_SCRIPT = ("folder", "limit", "stopped", "dies", "child", "code", "IFS")
 """Variables of the script that runs a cell."""
 
 
-def _kind(value: Any) -> str:
-    kind = value.get("kind", "local") if isinstance(value, dict) else getattr(value, "kind", None)
-    return kind if isinstance(kind, str) else ""
+def _with_kind(value: Any) -> dict[str, Any]:
+    return {"kind": "local", **value} if isinstance(value, dict) else {"kind": value}
 
 
 StackName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -159,12 +156,9 @@ class MatrixFile(_Strict):
     env: dict[Annotated[str, Field(pattern=VARIABLE)], Line] = Field(
         default_factory=dict, description="Variables of all cells."
     )
-    launcher: Annotated[
-        Annotated[Local, Tag("local")]
-        | Annotated[Slurm, Tag("slurm")]
-        | Annotated[Ray, Tag("ray")],
-        Discriminator(_kind),
-    ] = Field(default_factory=Local)
+    launcher: Annotated[LauncherKeys, Field(discriminator="kind"), BeforeValidator(_with_kind)] = (
+        Field(default_factory=Local)
+    )
 
     @field_validator("env")
     @classmethod

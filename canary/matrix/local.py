@@ -87,16 +87,12 @@ class LocalLauncher:
             )
         if attempt.gpus and not self._gpus:
             raise UsageError("it asks for a GPU, and none may be used here", "use device: cpu")
-        if attempt.gpus > len(self._gpus):
-            raise UsageError(
-                f"it needs {attempt.gpus} GPUs, and {len(self._gpus)} may be used",
-                "lower ranks, or set launcher.devices",
-            )
-        if attempt.cores > len(self._cores):
-            raise UsageError(
-                f"it needs {attempt.cores} cores, and {len(self._cores)} may be used",
-                "lower ranks or launcher.cores",
-            )
+        for count, own, what, hint in (
+            (attempt.gpus, self._gpus, "GPUs", "lower ranks, or set launcher.devices"),
+            (attempt.cores, self._cores, "cores", "lower ranks or launcher.cores"),
+        ):
+            if count > len(own):
+                raise UsageError(f"it needs {count} {what}, and {len(own)} may be used", hint)
 
     def adopt(self, attempt: Attempt) -> bool:
         """Wait for a try of an earlier process while it runs; False: there is nothing to follow.

@@ -12,10 +12,9 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from canary.campaign.side import undisturbed
 from canary.config.load import load_config
@@ -49,7 +48,6 @@ from canary.record.strangers import link_in
 CELLS, LOCK = "cells", "matrix.lock"
 LOOK_S = 1.0
 """Longest pause between two polls."""
-State = Literal["waits", "runs", "done"]
 Launcher = LocalLauncher | QueueLauncher
 """Starts tries. All it knows of them is on disk or in the system that it asks, so that another
 process can go on."""
@@ -60,8 +58,10 @@ class Entry:
     """A cell and how it goes."""
 
     cell: Cell
-    state: State = "waits"
     outcome: Outcome | None = None
+    """None until it is done."""
+    attempt: Attempt | None = None
+    """Its try, while that runs."""
 
 
 @dataclass
@@ -76,13 +76,12 @@ class Matrix:
     judge: Callable[[Cell, Attempt], Outcome]
     told: Callable[[Matrix], None] = lambda matrix: None
     """Called at least once a second."""
-    _attempts: dict[str, tuple[Entry, Attempt]] = field(default_factory=dict)
 
     def run(self) -> list[Entry]:
         """Run all cells that have not ended; return them all."""
         try:
             self._found_again()
-            while any(entry.state != "done" for entry in self.entries):
+            while any(entry.outcome is None for entry in self.entries):
                 self._start()
                 ended = self._gather()
                 self.told(self)
@@ -91,9 +90,9 @@ class Matrix:
         except BaseException:  # Ctrl-C must not leave a cell running: the next start runs it again.
             with undisturbed():
                 self.launcher.cancel()
-                for _, attempt in self._attempts.values():
-                    if not attempt.is_running():
-                        attempt.cleared()
+                for entry in self.entries:
+                    if entry.attempt is not None and not entry.attempt.is_running():
+                        entry.attempt.cleared()
             raise
         return self.entries
 
@@ -118,11 +117,11 @@ class Matrix:
                 continue
             over = attempt.ended() is not None or attempt.gave_up() is not None
             if not over and attempt.is_running():
-                entry.state = "runs"
+                entry.attempt = attempt
                 self.told(self)  # Before the wait for it.
-                entry.state = "waits"
+                entry.attempt = None
             if not over and self.launcher.adopt(attempt):
-                self._follow(entry, attempt)
+                entry.attempt = attempt
             elif over or attempt.ended() is not None:
                 self._ended(entry, attempt)
             elif not attempt.has_begun():
@@ -134,7 +133,7 @@ class Matrix:
     def _start(self) -> None:
         """Start cells until there is no place for one."""
         for entry in self.entries:
-            if entry.state != "waits":
+            if entry.outcome is not None or entry.attempt is not None:
                 continue
             try:
                 attempt = self.planned(entry.cell)
@@ -143,22 +142,18 @@ class Matrix:
             except (UsageError, MachineError) as error:
                 self._refused(entry, error)
             else:
-                self._follow(entry, attempt)
+                entry.attempt = attempt
 
     @staticmethod
     def _refused(entry: Entry, error: CanaryError) -> None:
         verdict: Verdict = "invalid" if isinstance(error, UsageError) else "error"
-        entry.outcome, entry.state = Outcome(verdict, str(error)), "done"
-
-    def _follow(self, entry: Entry, attempt: Attempt) -> None:
-        entry.state = "runs"
-        self._attempts[entry.cell.name] = entry, attempt
+        entry.outcome = Outcome(verdict, str(error))
 
     def _gather(self) -> int:
         """Judge the tries that ended."""
         count = 0
         for attempt, lost in self.launcher.poll():
-            entry, _ = self._attempts.pop(attempt.cell)
+            entry = next(one for one in self.entries if one.cell.name == attempt.cell)
             if lost and attempt.ended() is None:
                 attempt.give_up(lost)
             self._ended(entry, attempt)
@@ -166,12 +161,12 @@ class Matrix:
         return count
 
     def _ended(self, entry: Entry, attempt: Attempt) -> None:
-        entry.outcome, entry.state = self.judge(entry.cell, attempt), "done"
+        entry.outcome, entry.attempt = self.judge(entry.cell, attempt), None
 
     @property
     def running(self) -> list[Entry]:
         """Cells that were started and have not ended."""
-        return [entry for entry in self.entries if entry.state == "runs"]
+        return [entry for entry in self.entries if entry.attempt is not None]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import pytest
 
 from canary.errors import CanaryError, Stopped, UsageError
 from canary.gate import report_job
-from canary.gate.context import World
+from canary.gate.gathering import World
 from canary.gate.inputs import ReportSettings
 from canary.gate.report_job import plan
 from canary.github.comment import parse

@@ -11,19 +11,24 @@ the acceptance, and it is valid for no other commit.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from github.IssueEvent import IssueEvent
 from github.PullRequest import PullRequest
 
+from canary.gate.base_config import repository_path
+from canary.gate.gathering import Target
 from canary.github.client import Hub, Refused
 from canary.github.comment import parse
-from canary.github.event import ACCEPT_LABEL
-from canary.github.statuses import CONTEXT, Posted, statuses
-from canary.github.sticky import BOT, find_all
+from canary.github.status import key_of
+from canary.github.statuses import Posted, context_of, statuses
+from canary.github.sticky import comment_author, find_all
 
+NOTHING_TO_READ = (
+    "with `comment: never` and `status: false` you cannot see the result; turn one on, "
+    "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
+)
 WRITERS = ("admin", "maintain", "write")
 
 
@@ -55,42 +60,55 @@ class Asked:
     """Why a label does not count; empty without a label."""
 
 
-def acceptance_of(
-    hub: Hub,
-    pull: PullRequest,
-    head: str,
-    keys: Collection[str],
-    *,
-    label: str = ACCEPT_LABEL,
-    context: str = CONTEXT,
-    author: str = BOT,
-    labelled: bool = False,
-) -> Asked:
-    """Return whether someone with write permission accepted this head commit.
-
-    `keys`: keys of this job's canaries; `context`: of its status; `author`: login that writes our
-    comments; `labelled`: whether that label has started this run.
+def acceptance(target: Target) -> Asked:
+    """Return who accepted the change: in a dispatched run, or by a label on the pull request or
+    on the merged one.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
     """
-    what = f"the labels of #{pull.number}"
+    settings, intent, hub = target.settings, target.intent, target.world.hub
+    if intent.accept_reason:
+        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason))
+    pull, head = target.pull, intent.head_sha
+    if pull is None and intent.writes_baseline:
+        pull = _merged_pull(hub, intent.head_sha)
+        head = pull.head.sha if pull is not None else ""
+    if (number := intent.queued) is not None:
+        pull = hub.read(f"#{number}", lambda: hub.repository.get_pull(number))
+        head = pull.head.sha
+    if pull is None:
+        return Asked(None)
+    asked = _by_label(target, pull, head)
+    if asked.note and settings.comment == "never" and not settings.status:
+        return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
+    return asked
+
+
+def _by_label(target: Target, pull: PullRequest, head: str) -> Asked:
+    """Return whether someone with write permission accepted this head commit."""
+    settings, intent, hub = target.settings, target.intent, target.world.hub
+    label, what = settings.label, f"the labels of #{pull.number}"
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
         return Asked(None)
     event = hub.read(what, lambda: _last_labelling(pull, label))
+    author = comment_author(hub)
     comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
     body, updated = hub.read(
         what, lambda: (comment.body, comment.updated_at) if comment else ("", None)
     )
     judged = {one.key: one for one in parse(body) if one.sha == head and one.verdict != "error"}
+    paths = (repository_path(settings.folder, config) for config in settings.configs)
+    keys = {key_of(path, settings.job) for path in paths}
     given = False
-    if judged.keys() >= set(keys):
+    if judged.keys() >= keys:
         older = event is not None and updated is not None and updated < event.created_at
         given = older or any(judged[key].accepted for key in keys)
     if not given:
         # There may be no comment, or another job has rewritten it since the label was set.
+        context = context_of(settings.name, pull.base.ref, intent.default_branch)
         known = _answers(hub, head, context)
-        began = labelled and pull.head.sha == head
+        began = intent.accepting and pull.head.sha == head
         given = any(one.word == "accepted" for one in known) or (
             began and event is not None and any(one.at < event.created_at for one in known)
         )
@@ -110,7 +128,7 @@ def acceptance_of(
     return Asked(Acceptance(by, label, head, pull.number))
 
 
-def merged_pull(hub: Hub, sha: str) -> PullRequest | None:
+def _merged_pull(hub: Hub, sha: str) -> PullRequest | None:
     """Return the pull request whose merge, squash or rebase made a commit; None for a direct push.
 
     Raises:
