@@ -33,6 +33,7 @@ from canary.gate.inputs import ReportSettings
 from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_records
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
 from canary.github.event import Intent
+from canary.github.publish import Channels
 from canary.github.status import Answer, Source
 from canary.github.statuses import context_of
 from canary.github.workflow import Job
@@ -87,6 +88,13 @@ class Target:
         read the pull request."""
         base = self.pull.base.ref if self.pull is not None else self.intent.base_branch
         return context_of(self.settings.name, base, self.intent.default_branch)
+
+    @property
+    def channels(self) -> Channels:
+        """Where the answer goes."""
+        given, world = self.settings, self.world
+        how = (given.comment, given.status, given.strict, self.context, given.jobs)
+        return Channels(world.hub, world.job, *how)
 
     @property
     def number(self) -> int | None:

@@ -46,7 +46,7 @@ from canary.gate.judging import Grounds, commit_of, error, judge
 from canary.gate.page import leave_page, link_of
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
-from canary.github.publish import Channels, Published, announce, publish
+from canary.github.publish import Published
 from canary.github.status import Answer, worst
 from canary.record import jsonio
 from canary.record.types import RunRecord
@@ -145,7 +145,6 @@ def concluded(target: Target) -> int:
     """Do the work of `answer` for a known event; the caller handles errors."""
     settings, world, intent = target.settings, target.world, target.intent
     _check(settings)
-    wanted = settings.channels
     world.job.line(intent.reason)
     if intent.kind is Kind.ANNOUNCE:
         _announce(target)
@@ -155,7 +154,6 @@ def concluded(target: Target) -> int:
     try:
         allowed(lambda: find_pull(target))
         _find_base(target)
-        wanted = replace(wanted, context=target.context)
         asked = allowed(lambda: acceptance(target))
         scratch = TemporaryDirectory(prefix="canary-gate-", ignore_cleanup_errors=True)
         judged = _judged(target, asked.acceptance, Path(target.kept.enter_context(scratch)))
@@ -164,7 +162,7 @@ def concluded(target: Target) -> int:
     judged = [_with_note(one, asked.note) for one in _named_apart(judged)]
     if asked.acceptance is not None and asked.acceptance.words:
         judged = [_by_hand(one, asked.acceptance) for one in judged]
-    said = _say(target, judged, wanted)
+    said = _say(target, judged)
     stored = True
     if intent.writes_baseline:
         stored = remember(target, judged, asked.acceptance)
@@ -191,8 +189,7 @@ def _announce(target: Target) -> None:
         if not target.intent.base_branch:
             world.job.say("notice", NO_BASE_BRANCH)
             return
-    wanted = replace(target.settings.channels, context=target.context)
-    announce(world.hub, target.source, wanted, world.job)
+    target.channels.announce(target.source)
 
 
 def _find_base(target: Target) -> None:
@@ -281,7 +278,7 @@ def _with_note(judged: Answer, note: str) -> Answer:
     return replace(judged, comparison=said, note=note)
 
 
-def _say(target: Target, judged: Sequence[Answer], wanted: Channels) -> Published:
+def _say(target: Target, judged: Sequence[Answer]) -> Published:
     """Write the reports and publish the answer.
 
     Raises:
@@ -294,9 +291,8 @@ def _say(target: Target, judged: Sequence[Answer], wanted: Channels) -> Publishe
             if not isinstance(problem.__cause__, OSError):
                 raise
             raise not_written("the report", problem.__cause__) from problem
-    world = target.world
     source = replace(target.source, report=link_of(target.settings))
-    return publish(world.hub, target.number, source, judged, wanted, world.job)
+    return target.channels.publish(target.number, source, judged)
 
 
 def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:

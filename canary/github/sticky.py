@@ -33,10 +33,10 @@ ROUNDS = 20
 
 
 @dataclass(frozen=True)
-class Sticky:
-    """The result of writing the comment."""
+class Written:
+    """The result of writing a status or the comment."""
 
-    url: str
+    url: str = ""
     note: str = ""
     """Why it was not written; empty if it was."""
 
@@ -70,7 +70,7 @@ def write_comment(
     sections: Sequence[Section],
     login: str,
     jobs: int = 1,
-) -> Sticky:
+) -> Written:
     """Create or edit the comment, unless there is a newer commit or a later run's answer.
 
     `jobs`: known number of jobs that write it; sections of other canaries reveal more.
@@ -92,7 +92,7 @@ def write_comment(
         pull = hub.read(what, lambda: hub.repository.get_pull(number))
         if pull.head.sha != sha:
             newer = f"#{number} now has {pull.head.sha[:9]}, whose run will write it"
-            return Sticky("", f"the comment was not changed: {newer}")
+            return Written(note=f"the comment was not changed: {newer}")
         found = ours()
         try:
             comment = hub.write(what, lambda: None, put)
@@ -102,7 +102,7 @@ def write_comment(
             raise
         if merged([comment.body], sections) is None:
             note = "the comment was not changed: a later run has already written it"
-            return Sticky(comment.html_url, note)
+            return Written(comment.html_url, note)
         url = comment.html_url
         for second in ours()[1:]:
             theirs = [one for one in parse(second.body) if one.sha == sha]
@@ -114,9 +114,9 @@ def write_comment(
             continue
         there = [one.key for written in (*found, comment) for one in parse(written.body)]
         if _stays(hub, ours, sections, alone=jobs == 1 and keys.issuperset(there)):
-            return Sticky(url)
+            return Written(url)
     note = "other jobs kept overwriting the comment; see the step summary for the full answer"
-    return Sticky(url, note)
+    return Written(url, note)
 
 
 def _put(

@@ -156,7 +156,7 @@ def test_a_summary_that_cannot_be_written_costs_no_answer(house: Gatehouse, pull
     ("place", "problem"),
     [
         ("_judged", RecursionError("a library's text")),
-        ("publish", MemoryError()),
+        ("_say", MemoryError()),
         ("_finish", KeyError()),
     ],
 )
