@@ -87,8 +87,9 @@ class Hub:
             Refused: the token lacks the permission.
             MachineError: every try failed, or GitHub asks for too long a wait.
         """
-        problem, hint = "", AGAIN
+        problem = hint = ""
         for attempt in range(ATTEMPTS):
+            hint, wait = AGAIN, FIRST_WAIT_S * 2**attempt
             if attempt:
                 found = self.read(what, find)
                 if found is not None:
@@ -96,14 +97,12 @@ class Hub:
             try:
                 return post()
             except GithubException as error:
-                problem, hint = f"it answered {self.said(error)}", AGAIN
-                wait = self._wait(error, attempt, what)
+                problem = f"it answered {self.said(error)}"
+                wait = self._wait(error, wait, what)
             except requests.RequestException as error:
                 problem, hint = unanswered(error), hint_of(error)
-                wait = FIRST_WAIT_S * 2**attempt
             except UNFIT:
                 problem = "its answer does not follow GitHub's API description"
-                wait = FIRST_WAIT_S * 2**attempt
             self.sleep(wait)
         raise MachineError(f"{what}: GitHub did not accept it in {ATTEMPTS} tries: {problem}", hint)
 
@@ -116,13 +115,8 @@ class Hub:
         """
         try:
             return self._again(get)
-        except GithubException as error:
+        except (GithubException, requests.RequestException, *UNFIT) as error:
             raise self._worded(error, what) from error
-        except requests.RequestException as error:
-            raise MachineError(f"{what}: {unanswered(error)}", hint_of(error)) from error
-        except UNFIT as error:
-            said = f"{what}: GitHub answered with unexpected JSON"
-            raise MachineError(said, ODD) from error
 
     def _again(self, get: Callable[[], Written]) -> Written:
         """Read, and retry if HTML came back, which PyGithub does not treat as an error."""
@@ -144,8 +138,12 @@ class Hub:
         words = error.data.get("message") if isinstance(error.data, dict) else None
         return self.token.scrub(f"{error.status} {words}" if words else str(error.status))
 
-    def _worded(self, error: GithubException, what: str) -> Exception:
+    def _worded(self, error: Exception, what: str) -> Exception:
         """Return our error for a request's error."""
+        if isinstance(error, requests.RequestException):
+            return MachineError(f"{what}: {unanswered(error)}", hint_of(error))
+        if not isinstance(error, GithubException):
+            return MachineError(f"{what}: GitHub answered with unexpected JSON", ODD)
         asked = self._asked_to_wait(error)
         if asked is not None:
             wait = f"GitHub's rate limit is used up for another {asked:.0f} s"
@@ -165,13 +163,13 @@ class Hub:
             return MachineError(f"{what}: GitHub has a server error ({self.said(error)})", LATER)
         return MachineError(f"{what}: GitHub refused it ({self.said(error)})")
 
-    def _wait(self, error: GithubException, attempt: int, what: str) -> float:
+    def _wait(self, error: GithubException, usual: float, what: str) -> float:
         """Return the seconds until the next try; raise if a retry cannot help."""
         asked = self._asked_to_wait(error)
         if asked is not None and asked <= PATIENCE_S:
             return asked
         if asked is None and error.status >= 500:
-            return FIRST_WAIT_S * float(2**attempt)
+            return usual
         raise self._worded(error, what) from error
 
     def _asked_to_wait(self, error: GithubException) -> float | None:
