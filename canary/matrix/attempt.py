@@ -139,7 +139,7 @@ class Attempt:
             os.close(number)
         return number is None
 
-    def _said(self, name: str, most: int = 4096) -> str | None:
+    def said(self, name: str, most: int = 4096) -> str | None:
         """Return the text of a file; None if there is none, or it is a link or large."""
         with contextlib.suppress(OSError):
             content = jsonio.content_of(self.folder / name, most, follow=False)
@@ -148,7 +148,7 @@ class Attempt:
 
     def is_of_another(self) -> bool:
         """Whether another cell, or another config of it, ran in this folder."""
-        return self._said(ASKED) not in (None, self.asked)
+        return self.said(ASKED) not in (None, self.asked)
 
     def has_begun(self) -> bool:
         """Whether its command was started."""
@@ -156,7 +156,7 @@ class Attempt:
 
     def starts(self) -> int:
         """Return how often it was started: more than once, if a queue took its place away."""
-        return len((self._said(BEGAN) or "").splitlines())
+        return len((self.said(BEGAN) or "").splitlines())
 
     def took(self) -> float:
         """Return the seconds from its last start to its end, by the clock of its machine; 0 if it
@@ -170,17 +170,17 @@ class Attempt:
 
     def _words(self, name: str) -> list[str]:
         """Return the words of the last line of a file; raise IndexError if it has none."""
-        return (self._said(name) or "").strip().splitlines()[-1].split()
+        return (self.said(name) or "").strip().splitlines()[-1].split()
 
     def ended(self) -> int | None:
         """Return the exit code; None if the try has not ended, or left none."""
         with contextlib.suppress(ValueError, IndexError):
-            return int((self._said(ENDED, 64) or "").split()[0])
+            return int((self.said(ENDED, 64) or "").split()[0])
         return None
 
     def gave_up(self) -> str | None:
         """Return why a launcher gave the try up; None if it did not."""
-        return self._said(GAVE_UP)
+        return self.said(GAVE_UP)
 
     def give_up(self, reason: str) -> None:
         """Note why this try is over without an exit code."""

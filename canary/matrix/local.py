@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.errors import MachineError, UsageError, printable
@@ -31,24 +31,21 @@ class _Started:
     """A file that can be read when the child ends."""
 
 
+@dataclass
 class LocalLauncher:
     """Starts tries on this machine."""
 
-    def __init__(
-        self,
-        cores: Sequence[int],
-        gpus: Sequence[int],
-        at_once: int | None,
-        locks: Path | None = None,
-    ) -> None:
-        """`cores`, `gpus`: what may be used, by number. `locks`: the file of the pool."""
-        self._cores, self._gpus, self._most = tuple(cores), tuple(gpus), at_once
-        self._locks = locks or pool_file()
-        self._going: dict[str, _Started] = {}
+    cores: Sequence[int]
+    """What may be used, by number."""
+    gpus: Sequence[int]
+    at_once: int | None
+    locks: Path = field(default_factory=pool_file)
+    """The file of the pool."""
+    _going: dict[str, _Started] = field(default_factory=dict)
 
     def start(self, attempt: Attempt) -> bool:
         """Start a try if its devices are free."""
-        if self._most is not None and len(self._going) >= self._most:
+        if self.at_once is not None and len(self._going) >= self.at_once:
             return False
         self.require(attempt)
         try:
@@ -58,12 +55,12 @@ class LocalLauncher:
             raise MachineError(f"cannot start: {what}: {error.strerror or error}") from error
 
     def _started(self, attempt: Attempt) -> bool:
-        slots = opened(self._locks)
+        slots = opened(self.locks)
         try:
-            gpus = _taken(slots, self._gpus, attempt.gpus, 0)
+            gpus = _taken(slots, self.gpus, attempt.gpus, 0)
             if len(gpus) < attempt.gpus:
                 return False
-            cores = _taken(slots, self._cores, attempt.cores, FIRST_CORE)
+            cores = _taken(slots, self.cores, attempt.cores, FIRST_CORE)
             if len(cores) < attempt.cores:
                 return False
             lock = attempt.open_lock()
@@ -85,11 +82,11 @@ class LocalLauncher:
                 f"it asks for the device {printable(str(attempt.device))}",
                 "use launcher.kind: slurm or ray, or device: cpu",
             )
-        if attempt.gpus and not self._gpus:
+        if attempt.gpus and not self.gpus:
             raise UsageError("it asks for a GPU, and none may be used here", "use device: cpu")
         for count, own, what, hint in (
-            (attempt.gpus, self._gpus, "GPUs", "lower ranks, or set launcher.devices"),
-            (attempt.cores, self._cores, "cores", "lower ranks or launcher.cores"),
+            (attempt.gpus, self.gpus, "GPUs", "lower ranks, or set launcher.devices"),
+            (attempt.cores, self.cores, "cores", "lower ranks or launcher.cores"),
         ):
             if count > len(own):
                 raise UsageError(f"it needs {count} {what}, and {len(own)} may be used", hint)

@@ -11,7 +11,6 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -64,14 +63,13 @@ class _Followed:
     attempt: Attempt
     since: float
     """When its present phase began."""
-    phase: Literal["waits", "runs", "over"] = "waits"
-    reason: str = ""
+    seen: Seen = Seen("waits")
 
     def is_now(self, seen: Seen, now: float) -> None:
         """Note what the queue says."""
-        if seen.phase != self.phase:
-            self.phase, self.since = seen.phase, now
-        self.reason = seen.reason
+        if seen.phase != self.seen.phase:
+            self.since = now
+        self.seen = seen
 
 
 @dataclass
@@ -88,8 +86,10 @@ class QueueLauncher:
 
     def start(self, attempt: Attempt) -> bool:
         """Take a try for the next submission."""
-        waiting, most = len(self.queued()), self.queue.most_waiting
-        if len(self._going) >= (self.keys.at_once or inf) or waiting >= (most or inf):
+        most, most_waiting = self.keys.at_once, self.queue.most_waiting
+        if most is not None and len(self._going) >= most:
+            return False
+        if most_waiting is not None and len(self.queued()) >= most_waiting:
             return False
         try:
             attempt.write_script()
@@ -104,10 +104,7 @@ class QueueLauncher:
         seen = self.queue.look([attempt]).get(attempt.folder)
         if seen is None or (seen.phase == "over" and not attempt.has_begun()):
             return False  # It starts anew.
-        now = time.monotonic()
-        followed = _Followed(attempt, now)
-        followed.is_now(seen, now)
-        self._going[attempt.cell] = followed
+        self._going[attempt.cell] = _Followed(attempt, time.monotonic(), seen)
         return True
 
     def poll(self) -> Iterator[News]:
@@ -153,26 +150,26 @@ class QueueLauncher:
 
     def _judged(self, one: _Followed, now: float) -> News | None:
         """Return the news of a try, if there is any."""
-        attempt, since = one.attempt, now - one.since
+        attempt, seen, since = one.attempt, one.seen, now - one.since
         if attempt.ended() is not None:
-            if one.phase == "waits":  # A second job of it.
+            if seen.phase == "waits":  # A second job of it.
                 self._stop(attempt)
             return News(attempt)
         words, stuck = "", since >= attempt.limit_s + STUCK_S
-        if one.phase == "over" and since >= self.keys.late:
+        if seen.phase == "over" and since >= self.keys.late:
             # A machine that the queue believes dead may still run it, and no other must then.
             if stuck or not attempt.is_running():
-                words = f"{self.queue.name}: {one.reason}; it left no exit code"
-        elif one.phase == "waits" and since >= self.keys.longest_wait * 60:
+                words = f"{self.queue.name}: {seen.reason}; it left no exit code"
+        elif seen.phase == "waits" and since >= self.keys.longest_wait * 60:
             # A queue that is silent may have begun what it was given.
             if not self.silent or attempt in self._new:
                 words = f"it waited {self.keys.longest_wait:g} minutes in the queue of "
-                words += f"{self.queue.name}: {self.silent or one.reason}"
-        elif one.phase == "runs" and stuck:
-            words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {one.reason}"
+                words += f"{self.queue.name}: {self.silent or seen.reason}"
+        elif seen.phase == "runs" and stuck:
+            words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {seen.reason}"
         if not words:
             return None
-        if one.phase != "over":
+        if seen.phase != "over":
             self._stop(attempt)
         return News(attempt, words)
 
@@ -185,11 +182,8 @@ class QueueLauncher:
 
     def queued(self) -> Mapping[str, str]:
         """Return the cells in the queue, with the reason."""
-        return {
-            cell: self.silent or one.reason
-            for cell, one in self._going.items()
-            if one.phase == "waits"
-        }
+        waiting = (one for one in self._going.values() if one.seen.phase == "waits")
+        return {one.attempt.cell: self.silent or one.seen.reason for one in waiting}
 
     def cancel(self) -> None:
         """Stop all tries, and wait for their end."""

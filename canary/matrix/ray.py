@@ -86,7 +86,7 @@ class RayQueue:
 
     def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
         """Ask for all jobs of the cluster, and return those of these tries."""
-        wanted = {name_of(one): one for one in attempts}
+        wanted = {one.said(JOB, 256): one for one in attempts}
         found: dict[Path, Seen] = {}
         with _answering():
             jobs = self._client.list_jobs()
@@ -106,15 +106,8 @@ class RayQueue:
         """Stop jobs; those that wait, too."""
         for one in attempts:
             with _answering(), contextlib.suppress(RuntimeError):  # There is none.
-                if (name := name_of(one)) is not None:
+                if (name := one.said(JOB, 256)) is not None:
                     self._client.stop_job(name)
-
-
-def name_of(one: Attempt) -> str | None:
-    """Return the name of a try's job; None if it has none."""
-    with contextlib.suppress(OSError):
-        return jsonio.content_of(one.folder / JOB, 256, follow=False).decode("utf-8", "replace")
-    return None
 
 
 @contextlib.contextmanager

@@ -190,6 +190,5 @@ def launcher(
 
 def jobs_of(queue: QueueLauncher, *attempts: Attempt) -> list[str]:
     """Return the numbers of the jobs of tries."""
-    queue.queue.look(attempts)
-    live = queue.queue._live  # type: ignore[attr-defined]
-    return [job for one in attempts for job in live.get(one.folder, ())]
+    assert isinstance(queue.queue, SlurmQueue)
+    return [job for _, job, seen in queue.queue.jobs(attempts) if seen.phase != "over"]
