@@ -66,26 +66,20 @@ def _world(settings: ReportSettings) -> World:
 @gate_app.command("setup")
 def gate_setup(verbose: Verbose = False) -> None:
     """Run the repository's setup. It has network access."""
-    from canary.gate.inputs import TrainSettings
-    from canary.gate.run_job import told
+    from canary.gate.run_job import settings_of
     from canary.gate.workspace import set_up
 
     stoppable()
-    with told(os.environ):
-        settings = TrainSettings.read(os.environ)
-    raise typer.Exit(set_up(settings, os.environ, _say))
+    raise typer.Exit(set_up(settings_of(os.environ), os.environ, _say))
 
 
 @gate_app.command("run")
 def gate_run(verbose: Verbose = False) -> None:
     """Train every config and write the records folder."""
-    from canary.gate.inputs import TrainSettings
-    from canary.gate.run_job import told, train
+    from canary.gate.run_job import settings_of, train
 
     stoppable()
-    with told(os.environ):
-        settings = TrainSettings.read(os.environ)
-    raise typer.Exit(train(settings, os.environ, _say))
+    raise typer.Exit(train(settings_of(os.environ), os.environ, _say))
 
 
 @gate_app.command("plan")

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 import requests
 from github.ContentFile import ContentFile
@@ -38,7 +37,6 @@ from canary.github.status import Answer, Source
 from canary.github.statuses import context_of
 from canary.github.workflow import Job
 
-Found = TypeVar("Found")
 INCOMPLETE = "the records are incomplete"
 CHUNK = 1 << 16
 MOST_FILES = 200
@@ -100,20 +98,6 @@ class Target:
     def number(self) -> int | None:
         """The number of the pull request."""
         return self.pull.number if self.pull is not None else self.intent.pull_request
-
-
-def allowed(get: Callable[[], Found]) -> Found:
-    """Return a read that judging needs.
-
-    Raises:
-        MachineError: GitHub refuses the token.
-    """
-    try:
-        return get()
-    except Refused as refused:
-        raise MachineError(
-            str(refused), "give the job `contents: read` and `pull-requests: read`"
-        ) from refused
 
 
 def find_pull(target: Target) -> None:
@@ -237,8 +221,8 @@ def api_reader(target: Target) -> Reader:
             )
         except Refused as refused:
             if refused.status != 404 or "no commit found" in refused.said.lower():
-                raise MachineError(str(refused), "give the job `contents: read`") from refused
-        allowed(lambda: hub.read(f"commit {sha[:9]}", lambda: hub.repository.get_commit(sha)))
+                raise MachineError(refused.message, "give the job `contents: read`") from refused
+        hub.read(f"commit {sha[:9]}", lambda: hub.repository.get_commit(sha))
         return None
 
     return read
@@ -274,7 +258,7 @@ def _fetch(hub: Hub, run_id: int, name: str, into: Path) -> None:
     try:
         found = hub.read(what, there)
     except Refused as refused:
-        raise MachineError(str(refused), "give the job `actions: read`") from refused
+        raise MachineError(refused.message, "give the job `actions: read`") from refused
     if not found:
         return
     # Build the URL here: an address from a response could send the token elsewhere.
@@ -315,7 +299,7 @@ def changed_files(target: Target) -> SourceChanges:
     what = f"the files of pull request #{pull.number}"
     try:
         files = target.world.hub.read(what, lambda: list(islice(pull.get_files(), MOST_FILES)))
-    except (Refused, MachineError):
+    except MachineError:
         return SourceChanges()
     return parse_diff("\n".join(f"+++ b/{file.filename}\n{file.patch or ''}" for file in files))
 
@@ -325,6 +309,6 @@ def ahead_of(target: Target) -> int | None:
     pull = target.pull
     if pull is None:
         return 0 if target.intent.writes_baseline else None
-    with contextlib.suppress(Refused, MachineError):
+    with contextlib.suppress(MachineError):
         return target.world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
     return None

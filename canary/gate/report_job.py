@@ -34,7 +34,6 @@ from canary.gate.gathering import (
     Target,
     World,
     ahead_of,
-    allowed,
     api_reader,
     baseline_of,
     changed_files,
@@ -44,7 +43,6 @@ from canary.gate.gathering import (
 from canary.gate.inputs import ReportSettings, with_nightly
 from canary.gate.judging import Grounds, commit_of, error, judge
 from canary.gate.page import leave_page, link_of
-from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
 from canary.github.publish import Published
 from canary.github.status import Answer, worst
@@ -83,7 +81,7 @@ def read_event(settings: ReportSettings, world: World) -> Intent:
 def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
     """Return the payload's `repository`, which scheduled and dispatched runs may lack."""
     name = settings.repository
-    found = allowed(lambda: world.hub.read(name, lambda: world.hub.github.get_repo(name)))
+    found = world.hub.read(name, lambda: world.hub.github.get_repo(name))
     return {"full_name": name, "default_branch": found.default_branch}
 
 
@@ -121,7 +119,7 @@ def _outdated(target: Target) -> bool:
     theirs. If GitHub does not say, it has none."""
     if target.intent.pull_request is None:
         return False
-    with contextlib.suppress(Refused, MachineError):
+    with contextlib.suppress(MachineError):
         find_pull(target)
     return target.pull is not None and target.pull.head.sha != target.intent.head_sha
 
@@ -152,9 +150,9 @@ def concluded(target: Target) -> int:
         return EXIT_OK
     asked, judged = Asked(None), list[Answer]()
     try:
-        allowed(lambda: find_pull(target))
+        find_pull(target)
         _find_base(target)
-        asked = allowed(lambda: acceptance(target))
+        asked = acceptance(target)
         scratch = TemporaryDirectory(prefix="canary-gate-", ignore_cleanup_errors=True)
         judged = _judged(target, asked.acceptance, Path(target.kept.enter_context(scratch)))
     except CanaryError as problem:
@@ -184,7 +182,7 @@ def _announce(target: Target) -> None:
     try:
         if target.pull is None:
             find_pull(target)
-    except (Refused, MachineError):
+    except MachineError:
         # The job may lack the permission to read it; often the event names the base branch.
         if not target.intent.base_branch:
             world.job.say("notice", NO_BASE_BRANCH)
@@ -205,7 +203,7 @@ def _find_base(target: Target) -> None:
     elif target.pull is not None:
         target.base_sha = target.pull.base.sha
     else:
-        tip = allowed(lambda: hub.read(name, lambda: hub.repository.get_commit(name)))
+        tip = hub.read(name, lambda: hub.repository.get_commit(name))
         target.base_sha = tip.sha
     if intent.nightly:
         settings, read = target.settings, api_reader(target)

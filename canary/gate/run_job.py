@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -63,11 +63,11 @@ ATTEMPTS = 2
 """A failed run is repeated once: only a config that fails twice counts as failed."""
 
 
-@contextlib.contextmanager
-def told(environ: Mapping[str, str]) -> Iterator[None]:
-    """Write an invalid input's error into the manifest, so that the answer shows it."""
+def settings_of(environ: MutableMapping[str, str]) -> TrainSettings:
+    """Return the inputs; an invalid one's error goes into the manifest, so that the answer shows
+    it."""
     try:
-        yield
+        return TrainSettings.read(environ)
     except UsageError as error:
         records = Path(environ.get("CANARY_RECORDS") or "/records")
         write_manifest(records, Manifest(error=str(error)[:LONGEST_ERROR]))

@@ -58,11 +58,12 @@ AGAIN = "run the job again"
 LATER = "run the job again later"
 
 
-class Refused(Exception):
+class Refused(MachineError):
     """GitHub does not let this token do it; `said` is GitHub's message."""
 
     def __init__(self, what: str, status: int, said: str) -> None:
-        super().__init__(f"{what}: {REFUSALS[status]} ({said})")
+        hint = "give the job `contents: read` and `pull-requests: read`"
+        super().__init__(f"{what}: {REFUSALS[status]} ({said})", hint)
         self.status = status
         self.said = said
 

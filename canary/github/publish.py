@@ -91,7 +91,7 @@ class Channels:
             found = write()
         except Refused as refused:
             remedy = f"give the job `{permission}`; for forks, use `canary init --forks`"
-            found = Written(note=f"not written: {refused} ({remedy})")
+            found = Written(note=f"not written: {refused.message} ({remedy})")
         except MachineError as error:
             outage = f"{error}{IN_SUMMARY if self.job.summary is not None else ''}"
             self.job.say("warning", outage)

@@ -145,7 +145,7 @@ class _Writing:
         repository: posting it matters more than knowing what it replaces."""
         try:
             return self.hub.read(self.what, get)
-        except (Refused, MachineError):
+        except MachineError:
             own = self.source.origin in ("", self.hub.repository.full_name)
             if self.text.state == "pending" or not own:
                 raise

@@ -29,7 +29,8 @@ A_BIT = 0.001
 class RayQueue:
     """The jobs of a Ray cluster."""
 
-    name, most_waiting = "Ray", 8
+    name = "Ray"
+    most_waiting: int | None = 8
 
     def __init__(self, keys: Ray) -> None:
         self._keys = keys

@@ -36,7 +36,8 @@ FURTHER = ("over", "waits", "runs")
 class SlurmQueue:
     """Slurm's queue. Tries with equal resources become one job array."""
 
-    name, most_waiting = "Slurm", None
+    name = "Slurm"
+    most_waiting: int | None = None
 
     def __init__(self, keys: Slurm, folder: Path) -> None:
         """`folder`: of the matrix."""

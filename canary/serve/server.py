@@ -13,7 +13,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.message import Message
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +26,6 @@ from canary.report.pages import require_charts
 from canary.serve.live import UNREADABLE
 from canary.serve.pages import NoSuchPage, Site, message
 
-PORT = 8642
 LOOPBACK = "127.0.0.1"
 OUR_NAMES = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?", re.ASCII | re.IGNORECASE)
 """Names of this server. ssh may forward another port."""
@@ -42,15 +40,7 @@ ASSETS = {
 }
 
 
-@dataclass(frozen=True)
-class ServeRequest:
-    """The arguments of `canary serve`."""
-
-    folder: Path
-    port: int = PORT
-
-
-def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
+def serve(folder: Path, port: int, ready: Callable[[str], None]) -> None:
     """Serve a folder's runs until Ctrl-C; `ready` gets the address.
 
     Raises:
@@ -59,8 +49,8 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
         MachineError: the extra is missing, or the port cannot be bound.
     """
     require_charts()
-    _check(request.folder)
-    with bound(request) as server, contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it.
+    _check(folder)
+    with bound(folder, port) as server, contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it.
         with contextlib.suppress(OSError):
             os.nice(NICENESS)
         ready(f"http://{LOOPBACK}:{server.server_port}/")
@@ -75,18 +65,18 @@ def _check(folder: Path) -> None:
         raise UsageError(f"{folder} is a run", f"canary serve {folder.parent}")
 
 
-def bound(request: ServeRequest) -> ThreadingHTTPServer:
+def bound(folder: Path, port: int) -> ThreadingHTTPServer:
     """Return a listening server.
 
     Raises:
         MachineError: the port is in use, or not allowed.
     """
     try:
-        return _Server((LOOPBACK, request.port), answering(Site(request.folder)))
+        return _Server((LOOPBACK, port), answering(Site(folder)))
     except OSError as error:
-        what = f"cannot listen on port {request.port}: {error.strerror}"
+        what = f"cannot listen on port {port}: {error.strerror}"
         if error.errno == errno.EADDRINUSE:
-            what = f"port {request.port} is in use"
+            what = f"port {port} is in use"
         raise MachineError(what, "choose another with --port; 0 takes a free one") from error
 
 

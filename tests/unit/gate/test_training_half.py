@@ -15,7 +15,7 @@ from canary.gate import run_job
 from canary.gate.base_config import fork_point
 from canary.gate.inputs import TrainSettings
 from canary.gate.records import load_records
-from canary.gate.run_job import KEPT, UNFINISHED, keep, told, train
+from canary.gate.run_job import KEPT, UNFINISHED, keep, settings_of, train
 from canary.gate.workspace import prepare, set_up
 from tests.contract.git_server import git
 
@@ -161,8 +161,8 @@ def test_wrong_inputs_end_with_2_and_their_reason_in_the_records(
 
 
 def test_inputs_that_cannot_be_read_are_told_in_the_records_too(environ: dict[str, str]) -> None:
-    with pytest.raises(UsageError), told(environ):
-        TrainSettings.read(environ | {"CANARY_TIMEOUT_MINUTES": "abc"})
+    with pytest.raises(UsageError):
+        settings_of(environ | {"CANARY_TIMEOUT_MINUTES": "abc"})
     manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
     assert "input timeout-minutes is 'abc'" in manifest.error
 

@@ -20,7 +20,8 @@ PATIENCE = Slurm(kind="slurm", longest_wait=10.0, poll=1.0, late=30.0)
 class Stand:
     """A queue that says what a test wants."""
 
-    name, most_waiting = "Stand", None
+    name = "Stand"
+    most_waiting: int | None = None
 
     def __init__(self) -> None:
         self.says: Seen | None = Seen("waits", "no place")
