@@ -32,7 +32,7 @@ class _Strict(BaseModel):
 
 def _words(value: Any) -> tuple[str, ...]:
     """Return the words of a command line or of a list."""
-    if not isinstance(value, str | list | None):
+    if not isinstance(value, str | list | tuple | None):
         raise ValueError("write a command line, or a list of words")
     words = shlex.split(value) if isinstance(value, str) else [*map(str, value or ())]
     if any("\0" in one for one in words):
@@ -43,26 +43,6 @@ def _words(value: Any) -> tuple[str, ...]:
 Text = Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Count = Annotated[int, Field(ge=1, le=64, strict=True)]
-
-
-class CellKeys(_Strict):
-    """The axes of a cell that are no key of a config."""
-
-    verb: Verb
-    config: Text = None
-    stack: Text = None
-    ranks: Count = 1
-    device: Text = None
-    arguments: Words = ()
-    command: Words = ()
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.config is None and not self.command:
-            raise ValueError("neither config nor command: give one")
-        if self.command and self.verb not in ("exec", "check"):
-            raise ValueError(f"a command, but its verb is {self.verb}: use verb: exec")
-        return self
 
 
 class Stack(_Strict):
