@@ -139,21 +139,14 @@ def _pull_of_run(hub: Hub, intent: Intent) -> PullRequest | None:
             exact,
             key=lambda pull: (pull.state != "open", pull.base.ref != default, pull.number),
         )
-    try:
-        named = hub.read(what, lambda: list(hub.repository.get_commit(intent.head_sha).get_pulls()))
-    except Refused:
-        named = []  # The repository does not know a fork's commit.
-    # A fork's run of the same commit must not comment on another's pull request.
-    return next(
-        (
-            pull
-            for pull in named
-            if pull.head.sha == intent.head_sha
-            and pull.head.repo
-            and pull.head.repo.full_name == intent.head_repository
-        ),
-        None,
-    )
+    with contextlib.suppress(Refused):  # The repository may not know a fork's commit.
+        found = hub.read(what, lambda: list(hub.repository.get_commit(intent.head_sha).get_pulls()))
+    for pull in found:
+        # A fork's run of the same commit must not comment on another's pull request.
+        known = pull.head.repo is not None and pull.head.repo.full_name == intent.head_repository
+        if known and pull.head.sha == intent.head_sha:
+            return pull
+    return None
 
 
 def _candidates(repository: Repository, intent: Intent) -> Iterator[PullRequest]:

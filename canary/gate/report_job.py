@@ -7,7 +7,7 @@ the training job. What decides the answer comes from the event, the base branch 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC
 from functools import partial
@@ -157,9 +157,7 @@ def concluded(target: Target) -> int:
         judged = _judged(target, asked.acceptance, Path(target.kept.enter_context(scratch)))
     except CanaryError as problem:
         judged = errors_of(target.settings, str(problem).rstrip("."))
-    judged = [_with_note(one, asked.note) for one in _named_apart(judged)]
-    if asked.acceptance is not None and asked.acceptance.words:
-        judged = [_by_hand(one, asked.acceptance) for one in judged]
+    judged = [*_settled(judged, asked)]
     said = _say(target, judged)
     stored = True
     if intent.writes_baseline:
@@ -248,32 +246,21 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
     return judged
 
 
-def _named_apart(judged: Sequence[Answer]) -> list[Answer]:
-    """If canaries share a name, add the config's path to it."""
+def _settled(judged: Sequence[Answer], asked: Asked) -> Iterator[Answer]:
+    """Yield the answers with what their acceptance changes; canaries that share a name get the
+    config's path. A person who accepts by hand begins a new period and knows what is worse."""
     slugs = [slug(one.canary) for one in judged]
-    names = [
-        one.canary if slugs.count(name) == 1 else f"{one.canary} {one.config}"
-        for one, name in zip(judged, slugs, strict=True)
-    ]
-    return [replace(one, canary=name) for one, name in zip(judged, names, strict=True)]
-
-
-def _by_hand(judged: Answer, accepted: Acceptance) -> Answer:
-    """Mark a failing answer as accepted: the person who began a new period knows what is worse."""
-    found = judged.comparison
-    if found.verdict not in ("regression", "changed"):
-        return judged
-    line = f"Accepted ({accepted.reason}): {found.first_line}"
-    known = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
-    return replace(judged, comparison=known)
-
-
-def _with_note(judged: Answer, note: str) -> Answer:
-    if not note:
-        return judged
-    found = judged.comparison
-    said = replace(found, notes=(note, *found.notes))
-    return replace(judged, comparison=said, note=note)
+    by_hand = asked.acceptance if asked.acceptance and asked.acceptance.words else None
+    for one, name in zip(judged, slugs, strict=True):
+        found, canary = one.comparison, one.canary
+        if asked.note:
+            found = replace(found, notes=(asked.note, *found.notes))
+        if by_hand is not None and found.verdict in ("regression", "changed"):
+            line = f"Accepted ({by_hand.reason}): {found.first_line}"
+            found = replace(found, verdict="changed", accepted=by_hand.reason, first_line=line)
+        if slugs.count(name) > 1:
+            canary = f"{canary} {one.config}"
+        yield replace(one, canary=canary, comparison=found, note=asked.note)
 
 
 def _say(target: Target, judged: Sequence[Answer]) -> Published:
