@@ -79,10 +79,8 @@ class Hub:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
 
-    def write(
-        self, what: str, find: Callable[[], Written | None], post: Callable[[], Written]
-    ) -> Written:
-        """Post once: before every retry, `find` checks whether the last try took effect.
+    def write(self, what: str, post: Callable[[], Written]) -> Written:
+        """Post, and try again if that fails: `post` checks whether an earlier try took effect.
 
         Raises:
             Refused: the token lacks the permission.
@@ -91,10 +89,6 @@ class Hub:
         problem = hint = ""
         for attempt in range(ATTEMPTS):
             hint, wait = AGAIN, FIRST_WAIT_S * 2**attempt
-            if attempt:
-                found = self.read(what, find)
-                if found is not None:
-                    return found
             try:
                 return post()
             except GithubException as error:

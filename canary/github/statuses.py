@@ -132,12 +132,12 @@ class _Writing:
             return stays
         wanted = Posted(0, self.text.state, self.text.description, signed(self.source, self.text))
 
-        def same() -> Posted | None:
-            found = self._look(self._newest)
+        def put() -> Posted:
+            found = self._look(self._newest)  # An earlier try may have taken effect.
             alike = found is not None and replace(found, id=0, at=NOT_YET) == wanted
-            return found if alike else None
+            return found if found is not None and alike else self._created(wanted)
 
-        made = self.hub.write(self.what, same, lambda: self._created(wanted))
+        made = self.hub.write(self.what, put)
         return self._taken_back(made, last.id if last is not None else 0)
 
     def _look(self, get: Callable[[], Found]) -> Found | None:
@@ -179,7 +179,7 @@ class _Writing:
         for theirs in self._look(between) or ():
             stays = self._why_it_stays(theirs)
             if stays:
-                self.hub.write(self.what, lambda: None, partial(self._set_again, theirs, made))
+                self.hub.write(self.what, partial(self._set_again, theirs, made))
                 return stays
         return ""
 

@@ -95,7 +95,7 @@ def write_comment(
             return Written(note=f"the comment was not changed: {newer}")
         found = ours()
         try:
-            comment = hub.write(what, lambda: None, put)
+            comment = hub.write(what, put)
         except Refused as refused:
             if refused.status == 404 and found:
                 continue  # Another job removed it as a duplicate.
@@ -108,7 +108,7 @@ def write_comment(
             theirs = [one for one in parse(second.body) if one.sha == sha]
             if has_sections(comment.body, theirs):
                 with suppress(Refused):  # Another job may have deleted it.
-                    hub.write(what, lambda: None, second.delete)
+                    hub.write(what, second.delete)
         if comment.user.login != login:
             login = comment.user.login  # Learned from our comment if the token may not ask.
             continue
