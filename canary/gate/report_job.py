@@ -72,17 +72,12 @@ def read_event(settings: ReportSettings, world: World) -> Intent:
     if not isinstance(payload, dict):
         raise UsageError(f"the event at {settings.event_path} is not a JSON object")
     if settings.event in ("schedule", "workflow_dispatch") and "repository" not in payload:
-        payload["repository"] = _repository(settings, world)
+        name = settings.repository
+        found = world.hub.read(name, lambda: world.hub.github.get_repo(name))
+        payload["repository"] = {"full_name": name, "default_branch": found.default_branch}
     return intent_of(
         settings.event, payload, sha=settings.sha, ref=settings.ref, label=settings.label
     )
-
-
-def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
-    """Return the payload's `repository`, which scheduled and dispatched runs may lack."""
-    name = settings.repository
-    found = world.hub.read(name, lambda: world.hub.github.get_repo(name))
-    return {"full_name": name, "default_branch": found.default_branch}
 
 
 def plan(settings: ReportSettings, world: World) -> int:
@@ -221,14 +216,9 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
     for config in settings.configs:
         path = repository_path(settings.folder, config)
         try:
-            base = load_base_config(read, path)
-        except CanaryError as problem:
-            prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
-            one = error(Path(config).stem, f"{prefix}{problem}")
-        else:
             grounds = Grounds(
                 config=config,
-                base=base,
+                base=load_base_config(read, path),
                 history=history,
                 ancestry=ancestry,
                 accept=accepted.reason if accepted else None,
@@ -242,6 +232,9 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
                 recording=intent.writes_baseline,
             )
             one = judge(grounds, records)
+        except CanaryError as problem:
+            prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
+            one = error(Path(config).stem, f"{prefix}{problem}")
         judged.append(replace(one, config=path, job=settings.job))
     return judged
 
@@ -287,15 +280,14 @@ def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:
     decides = worst(judged, strict)
     for one in judged:
         job.line(f"{one.canary}: {one.comparison.first_line}")
+    stored = (commit_of(one.baseline[-1]) for one in judged if one.baseline)
     job.set_outputs(
         {
             "verdict": decides.comparison.verdict,
             "report-path": str(settings.report),
             "record-path": str(settings.records),
             "comment-url": said.comment_url,
-            "baseline-sha": next(
-                (commit_of(one.baseline[-1]) for one in judged if one.baseline), ""
-            ),
+            "baseline-sha": next(stored, ""),
         }
     )
     for one in judged:
