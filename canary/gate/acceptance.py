@@ -12,7 +12,7 @@ the acceptance, and it is valid for no other commit.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from github.IssueEvent import IssueEvent
 from github.PullRequest import PullRequest
@@ -51,13 +51,9 @@ class Acceptance:
         return f"label {self.label} by {self.by} on #{self.pull_request} at {self.head_sha[:9]}"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """An acceptance, or a note on why the label does not count."""
-
-    acceptance: Acceptance | None
-    note: str = ""
-    """Why a label does not count; empty without a label."""
+Asked = tuple[Acceptance | None, str]
+"""An acceptance, and a note on why a label does not count; empty without a label."""
+NOT_ASKED: Asked = (None, "")
 
 
 def acceptance(target: Target) -> Asked:
@@ -69,7 +65,7 @@ def acceptance(target: Target) -> Asked:
     """
     settings, intent, hub = target.settings, target.intent, target.world.hub
     if intent.accept_reason:
-        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason))
+        return Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason), ""
     pull, head = target.pull, intent.head_sha
     if pull is None and intent.writes_baseline:
         pull = _merged_pull(hub, intent.head_sha)
@@ -78,11 +74,11 @@ def acceptance(target: Target) -> Asked:
         pull = hub.read(f"#{number}", lambda: hub.repository.get_pull(number))
         head = pull.head.sha
     if pull is None:
-        return Asked(None)
-    asked = _by_label(target, pull, head)
-    if asked.note and settings.comment == "never" and not settings.status:
-        return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
-    return asked
+        return NOT_ASKED
+    accepted, note = _by_label(target, pull, head)
+    if note and settings.comment == "never" and not settings.status:
+        note = f"label {settings.label} ignored: {NOTHING_TO_READ}"
+    return accepted, note
 
 
 def _by_label(target: Target, pull: PullRequest, head: str) -> Asked:
@@ -90,7 +86,7 @@ def _by_label(target: Target, pull: PullRequest, head: str) -> Asked:
     settings, intent, hub = target.settings, target.intent, target.world.hub
     label, what = settings.label, f"the labels of #{pull.number}"
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
-        return Asked(None)
+        return NOT_ASKED
     event = hub.read(what, lambda: _last_labelling(pull, label))
     author = comment_author(hub)
     comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
@@ -113,19 +109,17 @@ def _by_label(target: Target, pull: PullRequest, head: str) -> Asked:
             began and event is not None and any(one.at < event.created_at for one in known)
         )
     if not given:
-        return Asked(
-            None,
+        return None, (
             f"label {label} ignored: it must be set after the answer on {head[:9]}; "
-            "remove the label and set it again",
+            "remove the label and set it again"
         )
     by = event.actor.login if event is not None and event.actor else ""
     if _permission(hub, by) not in WRITERS:
-        return Asked(
-            None,
+        return None, (
             f"label {label} ignored: {by or 'its setter'} has no write permission; "
-            "someone with write permission must set it",
+            "someone with write permission must set it"
         )
-    return Asked(Acceptance(by, label, head, pull.number))
+    return Acceptance(by, label, head, pull.number), ""
 
 
 def _merged_pull(hub: Hub, sha: str) -> PullRequest | None:

@@ -27,7 +27,7 @@ from canary.errors import (
     counted,
     not_written,
 )
-from canary.gate.acceptance import Acceptance, Asked, acceptance
+from canary.gate.acceptance import NOT_ASKED, Acceptance, acceptance
 from canary.gate.base_config import load_base_config, repository_path
 from canary.gate.failsafe import answered, errors_of
 from canary.gate.gathering import (
@@ -143,20 +143,20 @@ def concluded(target: Target) -> int:
         _announce(target)
     if intent.kind not in (Kind.JUDGE, Kind.RECORD):
         return EXIT_OK
-    asked, judged = Asked(None), list[Answer]()
+    accepted, note = NOT_ASKED
     try:
         find_pull(target)
         _find_base(target)
-        asked = acceptance(target)
+        accepted, note = acceptance(target)
         scratch = TemporaryDirectory(prefix="canary-gate-", ignore_cleanup_errors=True)
-        judged = _judged(target, asked.acceptance, Path(target.kept.enter_context(scratch)))
+        judged = _judged(target, accepted, Path(target.kept.enter_context(scratch)))
     except CanaryError as problem:
         judged = errors_of(target.settings, str(problem).rstrip("."))
-    judged = [*_settled(judged, asked)]
+    judged = [*_settled(judged, accepted, note)]
     said = _say(target, judged)
     stored = True
     if intent.writes_baseline:
-        stored = remember(target, judged, asked.acceptance)
+        stored = remember(target, judged, accepted)
     code = _finish(target, judged, said)
     target.judged = judged
     return code if stored or code else EXIT_ERROR
@@ -239,21 +239,20 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
     return judged
 
 
-def _settled(judged: Sequence[Answer], asked: Asked) -> Iterator[Answer]:
+def _settled(judged: Sequence[Answer], accepted: Acceptance | None, note: str) -> Iterator[Answer]:
     """Yield the answers with what their acceptance changes; canaries that share a name get the
     config's path. A person who accepts by hand begins a new period and knows what is worse."""
     slugs = [slug(one.canary) for one in judged]
-    by_hand = asked.acceptance if asked.acceptance and asked.acceptance.words else None
     for one, name in zip(judged, slugs, strict=True):
         found, canary = one.comparison, one.canary
-        if asked.note:
-            found = replace(found, notes=(asked.note, *found.notes))
-        if by_hand is not None and found.verdict in ("regression", "changed"):
-            line = f"Accepted ({by_hand.reason}): {found.first_line}"
-            found = replace(found, verdict="changed", accepted=by_hand.reason, first_line=line)
+        if note:
+            found = replace(found, notes=(note, *found.notes))
+        if accepted and accepted.words and found.verdict in ("regression", "changed"):
+            line = f"Accepted ({accepted.reason}): {found.first_line}"
+            found = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
         if slugs.count(name) > 1:
             canary = f"{canary} {one.config}"
-        yield replace(one, canary=canary, comparison=found, note=asked.note)
+        yield replace(one, canary=canary, comparison=found, note=note)
 
 
 def _say(target: Target, judged: Sequence[Answer]) -> Published:

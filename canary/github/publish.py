@@ -10,7 +10,7 @@ from canary.errors import MachineError
 from canary.github.client import Hub, Refused
 from canary.github.comment import Section, comment_of, says_the_same, sections_of
 from canary.github.status import PENDING, Answer, Source, StatusText, status_of
-from canary.github.statuses import CONTEXT, set_status
+from canary.github.statuses import CONTEXT, StatusWriting
 from canary.github.sticky import Written, comment_author, find_all, write_comment
 from canary.github.workflow import Job
 
@@ -69,7 +69,7 @@ class Channels:
             return ""
 
         def write() -> Written:
-            return Written(note=set_status(self.hub, source, text, self.context))
+            return Written(note=StatusWriting(self.hub, source, text, self.context).done())
 
         return self._tried("statuses: write", write).note
 

@@ -100,24 +100,14 @@ def _posted(status: CommitStatus) -> Posted:
     return Posted(status.id, status.state, words, status.target_url, status.created_at)
 
 
-def set_status(hub: Hub, source: Source, text: StatusText, context: str = CONTEXT) -> str:
-    """Set the status of the source's commit; return why not, empty if it was set.
-
-    Raises:
-        Refused: the token may not write statuses.
-        MachineError: GitHub fails.
-    """
-    return _Writing(hub, source, text, context).done()
-
-
 @dataclass(frozen=True)
-class _Writing:
+class StatusWriting:
     """One write of our status."""
 
     hub: Hub
     source: Source
     text: StatusText
-    context: str
+    context: str = CONTEXT
 
     @property
     def what(self) -> str:
@@ -125,7 +115,12 @@ class _Writing:
         return f"the status of {self.source.sha[:9]}"
 
     def done(self) -> str:
-        """Set it; return why not, empty if it was set."""
+        """Set the status of the source's commit; return why not, empty if it was set.
+
+        Raises:
+            Refused: the token may not write statuses.
+            MachineError: GitHub fails.
+        """
         last = self._look(self._newest)
         stays = self._why_it_stays(last) if last is not None else ""
         if stays:
