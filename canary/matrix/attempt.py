@@ -22,7 +22,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from canary.record import jsonio
 
@@ -60,8 +59,7 @@ if [ -e "$folder/{ENDED}" ] || [ -e "$folder/{GAVE_UP}" ]; then exit 0; fi
 (cd "$folder" && rm -rf LEFT) || exit
 cd CWD || exit
 EXPORTS
-set -- WORDS
-exec /bin/sh -c SHELL canary-cell "$folder" LIMIT "$@"
+exec WORDS
 """
 RUNS, CHECK = LEFT = ("runs", "check")
 """What verbs leave in the folder of a try."""
@@ -104,9 +102,7 @@ class Attempt:
                 for name, value in self.environment.items()
                 if os.environ.get(name) != value  # The queue passes the others on, unwritten.
             ),
-            "WORDS": shlex.join(self.command),
-            "SHELL": shlex.quote(SHELL),
-            "LIMIT": f"{self.limit_s:.3f}",
+            "WORDS": shlex.join(self.words),
         }
         named = re.compile(r"\b(" + "|".join(values) + r")\b")
         text = named.sub(lambda match: values[match[1]], TEMPLATE)
@@ -183,9 +179,10 @@ class Attempt:
         return self.said(GAVE_UP)
 
     def give_up(self, reason: str) -> None:
-        """Note why this try is over without an exit code."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        jsonio.replace_file(self.folder / GAVE_UP, reason)
+        """Note why this try is over, unless it left an exit code after all."""
+        if self.ended() is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            jsonio.replace_file(self.folder / GAVE_UP, reason)
 
     def cleared(self) -> None:
         """Remove what a try left that does not count. Its lock stays: a job of it may come late,
@@ -196,11 +193,3 @@ class Attempt:
                     shutil.rmtree(one, ignore_errors=True)
                 elif one.name != LOCK:
                     one.unlink(missing_ok=True)
-
-
-class News(NamedTuple):
-    """A try that is over. It has ended, unless it is lost: its process left no exit code."""
-
-    attempt: Attempt
-    lost: str = ""
-    """Why."""

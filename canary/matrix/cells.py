@@ -135,7 +135,7 @@ class _Reader:
             raise error(f"{where}.name", "has a name that no folder can have", hint)
         if slug(name) in taken:
             raise error(f"{where}.name", "has the same name as another", "give one a `name`")
-        own = {"verb": self.document.verb, "config": None}
+        own: dict[str, Any] = {"verb": self.document.verb, "config": None}
         own |= {key: values.pop(key) for key in KEYS if key in values}
         settings = tuple(
             f"{key}={value if isinstance(value, str) else jsonio.dumps(value)}"

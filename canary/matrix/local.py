@@ -15,7 +15,7 @@ from pathlib import Path
 
 from canary.errors import MachineError, UsageError, printable
 from canary.machine.pool import FIRST_CORE, lock_byte, opened, pool_file
-from canary.matrix.attempt import CPU, LOCK, STOP_GRACE_S, STOPPED, Attempt, News
+from canary.matrix.attempt import CPU, LOCK, STOP_GRACE_S, STOPPED, Attempt
 
 LAST_S = 5.0
 """For the shell to end, after the command was killed."""
@@ -101,14 +101,15 @@ class LocalLauncher:
             time.sleep(AGAIN_S)
         return False
 
-    def poll(self) -> Iterator[News]:
-        """Yield tries that ended."""
+    def poll(self) -> Iterator[Attempt]:
+        """Yield tries that ended, or were lost."""
         for cell, one in [*self._going.items()]:
             if one.child.poll() is None:
                 continue
             os.close(one.ended)
             del self._going[cell]
-            yield News(one.attempt, _why(one) if one.attempt.ended() is None else "")
+            one.attempt.give_up(_why(one))
+            yield one.attempt
 
     def queued(self) -> Mapping[str, str]:
         """Return nothing: what was started runs."""

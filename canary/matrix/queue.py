@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from canary.errors import MachineError
-from canary.matrix.attempt import STOP_GRACE_S, Attempt, News
+from canary.matrix.attempt import STOP_GRACE_S, Attempt
 from canary.matrix.document import Queued
 
 STUCK_S = 300.0
@@ -107,7 +107,7 @@ class QueueLauncher:
         self._going[attempt.cell] = _Followed(attempt, time.monotonic(), seen)
         return True
 
-    def poll(self) -> Iterator[News]:
+    def poll(self) -> Iterator[Attempt]:
         """Submit what is new, and yield tries that ended or are lost."""
         now = time.monotonic()
         looks = now - self._looked >= self.keys.poll
@@ -120,10 +120,9 @@ class QueueLauncher:
         for cell, one in [*self._going.items()]:
             if seen is not None and one.attempt not in self._new:
                 one.is_now(seen.get(one.attempt.folder, Seen("over", "the job is gone")), now)
-            news = self._judged(one, now)
-            if news is not None:
+            if self._is_over(one, now):
                 del self._going[cell]
-                yield news
+                yield one.attempt
 
     def _seen(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen] | None:
         """Return what the queue says; None if it does not answer."""
@@ -135,7 +134,7 @@ class QueueLauncher:
         self.silent = ""
         return seen
 
-    def _submit(self) -> Iterator[News]:
+    def _submit(self) -> Iterator[Attempt]:
         """Submit what is new. What a queue refuses that answers is lost. If it does not answer, the
         same is submitted again: a job that was taken after all runs once."""
         refused = self.queue.submit(self._new)
@@ -146,15 +145,16 @@ class QueueLauncher:
         self._new = []
         for attempt in lost:
             del self._going[attempt.cell]
-            yield News(attempt, refused[attempt.folder])
+            attempt.give_up(refused[attempt.folder])
+            yield attempt
 
-    def _judged(self, one: _Followed, now: float) -> News | None:
-        """Return the news of a try, if there is any."""
+    def _is_over(self, one: _Followed, now: float) -> bool:
+        """Return whether a try ended or is lost; give up a lost one."""
         attempt, seen, since = one.attempt, one.seen, now - one.since
         if attempt.ended() is not None:
             if seen.phase == "waits":  # A second job of it.
                 self._stop(attempt)
-            return News(attempt)
+            return True
         words, stuck = "", since >= attempt.limit_s + STUCK_S
         if seen.phase == "over" and since >= self.keys.late:
             # A machine that the queue believes dead may still run it, and no other must then.
@@ -167,11 +167,11 @@ class QueueLauncher:
                 words += f"{self.queue.name}: {self.silent or seen.reason}"
         elif seen.phase == "runs" and stuck:
             words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {seen.reason}"
-        if not words:
-            return None
-        if seen.phase != "over":
-            self._stop(attempt)
-        return News(attempt, words)
+        if words:
+            if seen.phase != "over":
+                self._stop(attempt)
+            attempt.give_up(words)
+        return bool(words)
 
     def _stop(self, attempt: Attempt) -> None:
         """Stop a try that is over for us. If the queue does not answer, its script still finds that

@@ -152,10 +152,8 @@ class Matrix:
     def _gather(self) -> int:
         """Judge the tries that ended."""
         count = 0
-        for attempt, lost in self.launcher.poll():
+        for attempt in self.launcher.poll():
             entry = next(one for one in self.entries if one.cell.name == attempt.cell)
-            if lost and attempt.ended() is None:
-                attempt.give_up(lost)
             self._ended(entry, attempt)
             count += 1
         return count
