@@ -17,7 +17,7 @@ from canary.cli.terminal import DisarmedLog, stoppable
 from canary.errors import CanaryError
 
 if TYPE_CHECKING:
-    from canary.gate.context import World
+    from canary.gate.gathering import World
     from canary.gate.inputs import ReportSettings
     from canary.github.workflow import Job
 
@@ -55,10 +55,10 @@ def _annotated() -> Iterator[None]:
 
 def _world(settings: ReportSettings) -> World:
     from canary.baseline.branch import Remote
-    from canary.gate.context import World
+    from canary.gate.gathering import World
     from canary.github.client import connect
 
-    hub = connect(settings.token, settings.api_url)
+    hub = connect(settings.token, settings.api_url, settings.repository)
     remote = Remote(settings.remote_url, settings.baseline_branch, settings.token)
     return World(hub, remote, _job(), lambda: datetime.now(UTC))
 
@@ -66,26 +66,20 @@ def _world(settings: ReportSettings) -> World:
 @gate_app.command("setup")
 def gate_setup(verbose: Verbose = False) -> None:
     """Run the repository's setup. It has network access."""
-    from canary.gate.inputs import TrainSettings
-    from canary.gate.run_job import told
+    from canary.gate.run_job import settings_of
     from canary.gate.workspace import set_up
 
     stoppable()
-    with told(os.environ):
-        settings = TrainSettings.read(os.environ)
-    raise typer.Exit(set_up(settings, os.environ, _say))
+    raise typer.Exit(set_up(settings_of(os.environ), os.environ, _say))
 
 
 @gate_app.command("run")
 def gate_run(verbose: Verbose = False) -> None:
     """Train every config and write the records folder."""
-    from canary.gate.inputs import TrainSettings
-    from canary.gate.run_job import told, train
+    from canary.gate.run_job import settings_of, train
 
     stoppable()
-    with told(os.environ):
-        settings = TrainSettings.read(os.environ)
-    raise typer.Exit(train(settings, os.environ, _say))
+    raise typer.Exit(train(settings_of(os.environ), os.environ, _say))
 
 
 @gate_app.command("plan")

@@ -29,7 +29,7 @@ def matrix(
 ) -> None:
     """Run many canaries, each compared with its own history."""
     from canary.matrix.answer import View, answer_of, answer_text, write_answer
-    from canary.matrix.run import load, plan_lines, run
+    from canary.matrix.running import load, plan_lines, run
     from canary.report.lines import terminal_width
     from canary.report.render import check_format
 

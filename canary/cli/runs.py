@@ -33,7 +33,6 @@ def serve(
     verbose: Verbose = False,
 ) -> None:
     """Show the runs of a folder in the browser while they go on."""
-    from canary.serve.server import ServeRequest
     from canary.serve.server import serve as serve_until_stopped
 
     def ready(address: str) -> None:
@@ -41,4 +40,4 @@ def serve(
         if open_:
             typer.launch(address)
 
-    serve_until_stopped(ServeRequest(folder, port), ready)
+    serve_until_stopped(folder, port, ready)

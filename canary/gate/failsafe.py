@@ -5,18 +5,17 @@ Otherwise a `pending` or an older `success` would look like the answer for this 
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
-from canary.gate.context import Target
-from canary.gate.grounds import error
+from canary.gate.gathering import Target
 from canary.gate.inputs import ReportSettings
+from canary.gate.judging import error
 from canary.github.event import Kind
-from canary.github.publish import publish
 from canary.github.status import Answer
 
 
@@ -27,24 +26,14 @@ def answered(target: Target, work: Callable[[], int]) -> int:
         CanaryError: `work` failed; other exceptions become a MachineError.
         KeyboardInterrupt: the job was cancelled.
     """
-    failed: list[BaseException] = []
-    with _kept(failed):
-        return work()
-    problem = failed[0]
-    if target.intent.kind is not Kind.IGNORE:
-        _last_word(target, problem, failed)
-    if isinstance(problem, CanaryError | KeyboardInterrupt):
-        raise problem
-    raise MachineError(reason_of(problem)) from problem
-
-
-@contextlib.contextmanager
-def _kept(failed: list[BaseException]) -> Iterator[None]:
-    """Append an exception of the block to `failed` instead of raising it."""
     try:
-        yield
-    except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - the commit needs an answer
-        failed.append(problem)
+        return work()
+    except (Exception, KeyboardInterrupt) as problem:
+        if target.intent.kind is not Kind.IGNORE:
+            _last_word(target, problem)
+        if isinstance(problem, CanaryError | KeyboardInterrupt):
+            raise
+        raise MachineError(reason_of(problem)) from problem
 
 
 def reason_of(problem: BaseException) -> str:
@@ -68,24 +57,19 @@ def errors_of(settings: ReportSettings, reason: str) -> list[Answer]:
     return found
 
 
-def _last_word(target: Target, problem: BaseException, failed: list[BaseException]) -> None:
+def _last_word(target: Target, problem: BaseException) -> None:
     """Publish `error` to every channel separately: a failing channel must not block the others."""
-    settings, world = target.settings, target.world
-    answers = errors_of(settings, reason_of(problem))
-    channels = settings.channels
-    wanted = replace(channels, comment="never", status=False)
-    with _kept(failed):
-        wanted = replace(wanted, context=target.context)
+    answers = errors_of(target.settings, reason_of(problem))
+    asked = target.channels
+    summary = replace(asked, comment="never", status=False)
+    other = replace(summary, job=replace(asked.job, summary=None))  # Write it only once.
+    every = [summary, replace(other, status=asked.status)]
     cancelled = isinstance(problem, KeyboardInterrupt)
-    every = [wanted]  # The summary alone.
-    if channels.status:
-        every.append(replace(wanted, status=True))
-    if channels.comment != "never" and target.comments and not cancelled:
-        every.append(replace(wanted, comment="always"))
-    job = world.job
+    if asked.comment != "never" and target.comments and not cancelled:
+        every.append(replace(other, comment="always"))
     for one in every:
-        with _kept(failed):
-            publish(world.hub, target.repository, target.number, target.source, answers, one, job)
-        job = replace(job, summary=None)  # Write the summary only once.
-    with _kept(failed):
-        world.job.set_outputs({"verdict": "error", "report-path": str(settings.report)})
+        with suppress(Exception, KeyboardInterrupt):
+            one.publish(target.number, target.source, answers)
+    with suppress(Exception, KeyboardInterrupt):
+        outputs = {"verdict": "error", "report-path": str(target.settings.report)}
+        asked.job.set_outputs(outputs)

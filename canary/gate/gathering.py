@@ -1,39 +1,162 @@
-"""Collect what the reporting job judges with: records, baseline, config, acceptance.
+"""The case that the reporting job judges, and all that it gathers for it: pull request, records,
+baseline, config, acceptance.
 
-The changed files of a pull request are evidence for the diagnosis, never for the verdict.
+A commit's pull request comes from GitHub's event or by the head commit, never from anything that
+the training job wrote. Its changed files are evidence for the diagnosis, never for the verdict.
 """
 
 from __future__ import annotations
 
-import re
+import contextlib
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
 import requests
 from github.ContentFile import ContentFile
+from github.PullRequest import PullRequest
 from github.Repository import Repository
 
 from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
+from canary.baseline.branch import Remote
 from canary.baseline.history import VERSION
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.errors import MachineError, RecordError
-from canary.gate.base_config import Reader, repository_path
-from canary.gate.context import Target, allowed
+from canary.gate.base_config import Reader
+from canary.gate.inputs import ReportSettings
 from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_records
-from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
-from canary.github.status import key_of
+from canary.github.event import Intent
+from canary.github.publish import Channels
+from canary.github.status import Answer, Source
 from canary.github.statuses import context_of
-from canary.github.sticky import comment_author
+from canary.github.workflow import Job
 
-NOTHING_TO_READ = (
-    "with `comment: never` and `status: false` you cannot see the result; turn one on, "
-    "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
-)
 INCOMPLETE = "the records are incomplete"
+CHUNK = 1 << 16
+MOST_FILES = 200
+MOST_LISTED = 5_000
+"""Artifacts of a run that are looked at; a stranger may upload many."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The reporting job's access to GitHub, git, the runner and the clock; tests replace it."""
+
+    hub: Hub
+    remote: Remote
+    job: Job
+    now: Callable[[], datetime]
+
+
+@dataclass
+class Target:
+    """What is judged and where the answer goes, as far as it is known."""
+
+    settings: ReportSettings
+    world: World
+    intent: Intent
+    comments: bool = True
+    """Whether this job may write the comment."""
+    pull: PullRequest | None = None
+    """Set once it is found."""
+    base_sha: str = ""
+    """Commit whose config and thresholds apply; set once it is found."""
+    judged: Sequence[Answer] = ()
+    """The published answers, once they are out."""
+    kept: ExitStack = field(default_factory=ExitStack)
+    """Holds the files of the records until the page is drawn."""
+
+    @property
+    def source(self) -> Source:
+        """The commit, and the workflow run that judges it."""
+        settings, intent = self.settings, self.intent
+        # A deleted repository has no name; without one its run would look like any repository's.
+        origin = intent.head_repository or ("deleted" if intent.fork else "")
+        return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt, origin)
+
+    @property
+    def context(self) -> str:
+        """The name of the status. The event often names the base branch, even if the token may not
+        read the pull request."""
+        base = self.pull.base.ref if self.pull is not None else self.intent.base_branch
+        return context_of(self.settings.name, base, self.intent.default_branch)
+
+    @property
+    def channels(self) -> Channels:
+        """Where the answer goes."""
+        given, world = self.settings, self.world
+        how = (given.comment, given.status, given.strict, self.context, given.jobs)
+        return Channels(world.hub, world.job, *how)
+
+    @property
+    def number(self) -> int | None:
+        """The number of the pull request."""
+        return self.pull.number if self.pull is not None else self.intent.pull_request
+
+
+def find_pull(target: Target) -> None:
+    """Find the pull request whose head is, or was, the event's commit; None without one.
+
+    Raises:
+        MachineError: GitHub cannot be reached, or its answer lacks what an answer needs.
+        Refused: the token may not read pull requests.
+    """
+    hub, intent = target.world.hub, target.intent
+    pull = None
+    if intent.pull_request is not None:
+        number = intent.pull_request
+        pull = hub.read(f"pull request #{number}", lambda: hub.repository.get_pull(number))
+    elif intent.run_id is not None:
+        pull = _pull_of_run(hub, intent)
+    if pull is not None:
+        found = pull
+        known, *names = hub.read(
+            "the pull request",
+            lambda: (found.number, found.head.sha, found.base.sha, found.base.ref),
+        )
+        if not isinstance(known, int) or not all(isinstance(name, str) for name in names):
+            raise MachineError(
+                "GitHub's answer about the pull request is incomplete", "run the job again"
+            )
+    target.pull = pull
+
+
+def _pull_of_run(hub: Hub, intent: Intent) -> PullRequest | None:
+    """Return the pull request that a run of another workflow trained; None without one."""
+    what = f"the pull request of {intent.head_sha[:9]}"
+    found = hub.read(what, lambda: list(_candidates(hub.repository, intent)))
+    exact = [pull for pull in found if pull.head.sha == intent.head_sha]
+    if exact:
+        # Several may have this head commit: prefer an open one into the default branch.
+        default = intent.default_branch
+        return min(
+            exact,
+            key=lambda pull: (pull.state != "open", pull.base.ref != default, pull.number),
+        )
+    with contextlib.suppress(Refused):  # The repository may not know a fork's commit.
+        found = hub.read(what, lambda: list(hub.repository.get_commit(intent.head_sha).get_pulls()))
+    for pull in found:
+        # A fork's run of the same commit must not comment on another's pull request.
+        known = pull.head.repo is not None and pull.head.repo.full_name == intent.head_repository
+        if known and pull.head.sha == intent.head_sha:
+            return pull
+    return None
+
+
+def _candidates(repository: Repository, intent: Intent) -> Iterator[PullRequest]:
+    """Return pull requests from the run's branch."""
+    owner = intent.head_repository.partition("/")[0]
+    if not owner or not intent.head_branch:
+        return
+    for pull in repository.get_pulls(state="all", head=f"{owner}:{intent.head_branch}"):
+        if pull.head.repo is None or pull.head.repo.full_name == intent.head_repository:
+            yield pull
 
 
 def records_of(target: Target, scratch: Path) -> Records:
@@ -48,8 +171,7 @@ def records_of(target: Target, scratch: Path) -> Records:
     if intent.run_id is not None:
         root = scratch / "records"
         name = f"{settings.name}-records"
-        what = f"the artifact {name} of run {intent.run_id}"
-        _fetch(target.world.hub, target.repository, intent.run_id, name, what, root)
+        _fetch(target.world.hub, intent.run_id, name, root)
     try:
         records = load_records(root)
         every = {part.config for part in records.manifest.parts} >= set(settings.configs)
@@ -82,18 +204,18 @@ def baseline_of(target: Target, scratch: Path) -> tuple[Path | None, Ancestry | 
 def api_reader(target: Target) -> Reader:
     """Return a reader of the base commit's files through GitHub's API. A file counts as missing
     only if GitHub shows the commit and not the file."""
-    hub, repository, sha = target.world.hub, target.repository, target.base_sha
+    hub, sha = target.world.hub, target.base_sha
 
     def read(path: str) -> bytes | None:
         try:
             return hub.read(
                 f"{path} on the base branch",
-                lambda: _content(path, repository.get_contents(path, ref=sha)),
+                lambda: _content(path, hub.repository.get_contents(path, ref=sha)),
             )
         except Refused as refused:
             if refused.status != 404 or "no commit found" in refused.said.lower():
-                raise MachineError(str(refused), "give the job `contents: read`") from refused
-        allowed(lambda: hub.read(f"commit {sha[:9]}", lambda: repository.get_commit(sha)))
+                raise MachineError(refused.message, "give the job `contents: read`") from refused
+        hub.read(f"commit {sha[:9]}", lambda: hub.repository.get_commit(sha))
         return None
 
     return read
@@ -112,73 +234,28 @@ def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
     return found.decoded_content
 
 
-def acceptance(target: Target) -> Asked:
-    """Return who accepted the change: in a dispatched run, or by a label on the pull request or
-    on the merged one.
-
-    Raises:
-        Refused, MachineError: as `Hub.read`.
-    """
-    settings, intent = target.settings, target.intent
-    if intent.accept_reason:
-        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason))
-    pull, head = target.pull, intent.head_sha
-    if pull is None and intent.writes_baseline:
-        pull = merged_pull(target.world.hub, target.repository, intent.head_sha)
-        head = pull.head.sha if pull is not None else ""
-    queued = re.search(r"/pr-(\d+)-[0-9a-f]+$", intent.head_branch)
-    if intent.event == "merge_group" and queued:
-        number = int(queued[1])
-        pull = target.world.hub.read(f"#{number}", lambda: target.repository.get_pull(number))
-        head = pull.head.sha
-    if pull is None:
-        return Asked(None)
-    asked = acceptance_of(
-        target.world.hub,
-        target.repository,
-        pull,
-        head,
-        [
-            key_of(repository_path(settings.folder, config), settings.job)
-            for config in settings.configs
-        ],
-        label=settings.label,
-        context=context_of(settings.name, pull.base.ref, intent.default_branch),
-        author=comment_author(target.world.hub),
-        labelled=intent.accepting,
-    )
-    if asked.note and settings.comment == "never" and not settings.status:
-        return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
-    return asked
-
-
-CHUNK = 1 << 16
-MOST_LISTED = 5_000
-"""Artifacts of a run that are looked at; a stranger may upload many."""
-
-
-def _fetch(hub: Hub, repository: Repository, run_id: int, name: str, what: str, into: Path) -> None:
+def _fetch(hub: Hub, run_id: int, name: str, into: Path) -> None:
     """Download the newest artifact of this name and unpack it safely; nothing without one.
 
     Raises:
         MachineError: GitHub cannot be reached, or the token lacks `actions: read`.
         RecordError: it is too large or unsafe.
     """
+    what = f"the artifact {name} of run {run_id}"
+
+    def there() -> list[int]:
+        every = hub.repository.get_workflow_run(run_id).get_artifacts()
+        some = islice(every, MOST_LISTED)
+        return [int(one.id) for one in some if one.name == name and not one.expired]
+
     try:
-        found = hub.read(
-            what,
-            lambda: [
-                int(one.id)
-                for one in islice(repository.get_workflow_run(run_id).get_artifacts(), MOST_LISTED)
-                if one.name == name and not one.expired
-            ],
-        )
+        found = hub.read(what, there)
     except Refused as refused:
-        raise MachineError(str(refused), "give the job `actions: read`") from refused
+        raise MachineError(refused.message, "give the job `actions: read`") from refused
     if not found:
         return
     # Build the URL here: an address from a response could send the token elsewhere.
-    place = f"/repos/{repository.full_name}/actions/artifacts/{max(found)}/zip"
+    place = f"/repos/{hub.repository.full_name}/actions/artifacts/{max(found)}/zip"
     url = f"{hub.github.requester.base_url}{place}"
     with tempfile.TemporaryDirectory(prefix="canary-artifact-") as scratch:
         archive = Path(scratch) / "records.zip"
@@ -206,9 +283,6 @@ def _download(hub: Hub, url: str, archive: Path) -> None:
                 sink.write(chunk)
 
 
-MOST_FILES = 200
-
-
 def changed_files(target: Target) -> SourceChanges:
     """Return the pull request's files and lines; nothing without a pull request or if GitHub
     refuses, because a diagnosis works without them."""
@@ -218,6 +292,16 @@ def changed_files(target: Target) -> SourceChanges:
     what = f"the files of pull request #{pull.number}"
     try:
         files = target.world.hub.read(what, lambda: list(islice(pull.get_files(), MOST_FILES)))
-    except (Refused, MachineError):
+    except MachineError:
         return SourceChanges()
     return parse_diff("\n".join(f"+++ b/{file.filename}\n{file.patch or ''}" for file in files))
+
+
+def ahead_of(target: Target) -> int | None:
+    """Return how many commits the head has and its merge base lacks; None if nobody counted."""
+    pull = target.pull
+    if pull is None:
+        return 0 if target.intent.writes_baseline else None
+    with contextlib.suppress(MachineError):
+        return target.world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
+    return None

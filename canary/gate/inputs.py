@@ -22,7 +22,7 @@ from canary.config.token import Token, take_token
 from canary.errors import UsageError
 from canary.gate.records import Mode
 from canary.github.event import ACCEPT_LABEL
-from canary.github.publish import Channels, Comments
+from canary.github.publish import Comments
 from canary.github.statuses import CONTEXT
 
 DEFAULT_SERVER = "https://github.com"
@@ -181,11 +181,6 @@ class ReportSettings(Inputs):
     def job(self) -> str:
         """The name, if it is not the usual one."""
         return "" if self.name == CONTEXT else self.name
-
-    @property
-    def channels(self) -> Channels:
-        """Where the answer goes."""
-        return Channels(self.comment, self.status, self.strict, self.name, self.jobs)
 
     @property
     def run_url(self) -> str:

@@ -73,8 +73,6 @@ class Part(BaseModel):
 
     config: Annotated[str, Field(max_length=500)]
     """Its path, as in the input."""
-    name: Annotated[str, Field(max_length=64)] = ""
-    """The canary's name in the pull request's config."""
     folder: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
     compare: Mode = "baseline"
     error: Text = ""

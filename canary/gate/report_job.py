@@ -7,9 +7,10 @@ the training job. What decides the answer comes from the event, the base branch 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,20 +27,27 @@ from canary.errors import (
     counted,
     not_written,
 )
+from canary.gate.acceptance import NOT_ASKED, Acceptance, acceptance
 from canary.gate.base_config import load_base_config, repository_path
-from canary.gate.context import Target, World, allowed, find_pull
 from canary.gate.failsafe import answered, errors_of
-from canary.gate.gathering import acceptance, api_reader, baseline_of, changed_files, records_of
-from canary.gate.grounds import Grounds, commit_of, error
+from canary.gate.gathering import (
+    Target,
+    World,
+    ahead_of,
+    api_reader,
+    baseline_of,
+    changed_files,
+    find_pull,
+    records_of,
+)
 from canary.gate.inputs import ReportSettings, with_nightly
-from canary.gate.judging import judge
+from canary.gate.judging import Grounds, commit_of, error, judge
 from canary.gate.page import leave_page, link_of
-from canary.github.acceptance import Acceptance, Asked
-from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
-from canary.github.publish import Channels, Published, announce, publish
+from canary.github.publish import Published
 from canary.github.status import Answer, worst
 from canary.record import jsonio
+from canary.record.types import RunRecord
 from canary.report.render import written
 
 JOBS = {Kind.JUDGE: "run report", Kind.RECORD: "run record", Kind.PREFETCH: "prefetch"}
@@ -64,17 +72,12 @@ def read_event(settings: ReportSettings, world: World) -> Intent:
     if not isinstance(payload, dict):
         raise UsageError(f"the event at {settings.event_path} is not a JSON object")
     if settings.event in ("schedule", "workflow_dispatch") and "repository" not in payload:
-        payload["repository"] = _repository(settings, world)
+        name = settings.repository
+        found = world.hub.read(name, lambda: world.hub.github.get_repo(name))
+        payload["repository"] = {"full_name": name, "default_branch": found.default_branch}
     return intent_of(
         settings.event, payload, sha=settings.sha, ref=settings.ref, label=settings.label
     )
-
-
-def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
-    """Return the payload's `repository`, which scheduled and dispatched runs may lack."""
-    name = settings.repository
-    found = allowed(lambda: world.hub.read(name, lambda: world.hub.github.get_repo(name)))
-    return {"full_name": name, "default_branch": found.default_branch}
 
 
 def plan(settings: ReportSettings, world: World) -> int:
@@ -111,7 +114,7 @@ def _outdated(target: Target) -> bool:
     theirs. If GitHub does not say, it has none."""
     if target.intent.pull_request is None:
         return False
-    with contextlib.suppress(Refused, MachineError):
+    with contextlib.suppress(MachineError):
         find_pull(target)
     return target.pull is not None and target.pull.head.sha != target.intent.head_sha
 
@@ -135,29 +138,25 @@ def concluded(target: Target) -> int:
     """Do the work of `answer` for a known event; the caller handles errors."""
     settings, world, intent = target.settings, target.world, target.intent
     _check(settings)
-    wanted = settings.channels
     world.job.line(intent.reason)
     if intent.kind is Kind.ANNOUNCE:
         _announce(target)
     if intent.kind not in (Kind.JUDGE, Kind.RECORD):
         return EXIT_OK
-    asked, judged = Asked(None), list[Answer]()
+    accepted, note = NOT_ASKED
     try:
-        allowed(lambda: find_pull(target))
+        find_pull(target)
         _find_base(target)
-        wanted = replace(wanted, context=target.context)
-        asked = allowed(lambda: acceptance(target))
+        accepted, note = acceptance(target)
         scratch = TemporaryDirectory(prefix="canary-gate-", ignore_cleanup_errors=True)
-        judged = _judged(target, asked.acceptance, Path(target.kept.enter_context(scratch)))
+        judged = _judged(target, accepted, Path(target.kept.enter_context(scratch)))
     except CanaryError as problem:
         judged = errors_of(target.settings, str(problem).rstrip("."))
-    judged = [_with_note(one, asked.note) for one in _named_apart(judged)]
-    if asked.acceptance is not None and asked.acceptance.words:
-        judged = [_by_hand(one, asked.acceptance) for one in judged]
-    said = _say(target, judged, wanted)
+    judged = [*_settled(judged, accepted, note)]
+    said = _say(target, judged)
     stored = True
     if intent.writes_baseline:
-        stored = remember(target, judged, asked.acceptance)
+        stored = remember(target, judged, accepted)
     code = _finish(target, judged, said)
     target.judged = judged
     return code if stored or code else EXIT_ERROR
@@ -176,20 +175,19 @@ def _announce(target: Target) -> None:
     try:
         if target.pull is None:
             find_pull(target)
-    except (Refused, MachineError):
+    except MachineError:
         # The job may lack the permission to read it; often the event names the base branch.
         if not target.intent.base_branch:
             world.job.say("notice", NO_BASE_BRANCH)
             return
-    wanted = replace(target.settings.channels, context=target.context)
-    announce(world.hub, target.repository, target.source, wanted, world.job)
+    target.channels.announce(target.source)
 
 
 def _find_base(target: Target) -> None:
     """Find the commit whose config and thresholds apply: the base of the pull request, and on the
     default branch the commit itself. Without a pull request it is the default branch's tip. The
     nightly run has the longer canary too, if that commit has its config."""
-    intent, repository = target.intent, target.repository
+    intent, hub = target.intent, target.world.hub
     name = intent.default_branch
     if intent.writes_baseline:
         target.base_sha = intent.head_sha
@@ -198,17 +196,13 @@ def _find_base(target: Target) -> None:
     elif target.pull is not None:
         target.base_sha = target.pull.base.sha
     else:
-        tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
+        tip = hub.read(name, lambda: hub.repository.get_commit(name))
         target.base_sha = tip.sha
     if intent.nightly:
-        settings = target.settings
-        read = api_reader(target)
-
-        def there(config: str) -> bool:
-            return read(repository_path(settings.folder, config)) is not None
-
-        longer = with_nightly(settings.configs, there)
-        target.settings = settings.model_copy(update={"configs": longer})
+        settings, read = target.settings, api_reader(target)
+        path = partial(repository_path, settings.folder)
+        every = with_nightly(settings.configs, lambda config: read(path(config)) is not None)
+        target.settings = settings.model_copy(update={"configs": every})
 
 
 def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[Answer]:
@@ -217,19 +211,14 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
     read = api_reader(target)
     records = records_of(target, scratch)
     history, ancestry = baseline_of(target, scratch)
-    source, ahead = changed_files(target), _ahead(target)
+    source, ahead = changed_files(target), ahead_of(target)
     judged: list[Answer] = []
     for config in settings.configs:
         path = repository_path(settings.folder, config)
         try:
-            base = load_base_config(read, path)
-        except CanaryError as problem:
-            prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
-            one = error(Path(config).stem, f"{prefix}{problem}")
-        else:
             grounds = Grounds(
                 config=config,
-                base=base,
+                base=load_base_config(read, path),
                 history=history,
                 ancestry=ancestry,
                 accept=accepted.reason if accepted else None,
@@ -243,49 +232,30 @@ def _judged(target: Target, accepted: Acceptance | None, scratch: Path) -> list[
                 recording=intent.writes_baseline,
             )
             one = judge(grounds, records)
+        except CanaryError as problem:
+            prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
+            one = error(Path(config).stem, f"{prefix}{problem}")
         judged.append(replace(one, config=path, job=settings.job))
     return judged
 
 
-def _ahead(target: Target) -> int | None:
-    """Return how many commits the head has and its merge base lacks; None if nobody counted."""
-    pull = target.pull
-    if pull is None:
-        return 0 if target.intent.writes_baseline else None
-    with contextlib.suppress(Refused, MachineError):
-        return target.world.hub.read(f"the commits of #{pull.number}", lambda: pull.commits)
-    return None
-
-
-def _named_apart(judged: Sequence[Answer]) -> list[Answer]:
-    """If canaries share a name, add the config's path to it."""
+def _settled(judged: Sequence[Answer], accepted: Acceptance | None, note: str) -> Iterator[Answer]:
+    """Yield the answers with what their acceptance changes; canaries that share a name get the
+    config's path. A person who accepts by hand begins a new period and knows what is worse."""
     slugs = [slug(one.canary) for one in judged]
-    names = [
-        one.canary if slugs.count(name) == 1 else f"{one.canary} {one.config}"
-        for one, name in zip(judged, slugs, strict=True)
-    ]
-    return [replace(one, canary=name) for one, name in zip(judged, names, strict=True)]
+    for one, name in zip(judged, slugs, strict=True):
+        found, canary = one.comparison, one.canary
+        if note:
+            found = replace(found, notes=(note, *found.notes))
+        if accepted and accepted.words and found.verdict in ("regression", "changed"):
+            line = f"Accepted ({accepted.reason}): {found.first_line}"
+            found = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
+        if slugs.count(name) > 1:
+            canary = f"{canary} {one.config}"
+        yield replace(one, canary=canary, comparison=found, note=note)
 
 
-def _by_hand(judged: Answer, accepted: Acceptance) -> Answer:
-    """Mark a failing answer as accepted: the person who began a new period knows what is worse."""
-    found = judged.comparison
-    if found.verdict not in ("regression", "changed"):
-        return judged
-    line = f"Accepted ({accepted.reason}): {found.first_line}"
-    known = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
-    return replace(judged, comparison=known)
-
-
-def _with_note(judged: Answer, note: str) -> Answer:
-    if not note:
-        return judged
-    found = judged.comparison
-    said = replace(found, notes=(note, *found.notes))
-    return replace(judged, comparison=said, note=note)
-
-
-def _say(target: Target, judged: Sequence[Answer], wanted: Channels) -> Published:
+def _say(target: Target, judged: Sequence[Answer]) -> Published:
     """Write the reports and publish the answer.
 
     Raises:
@@ -298,9 +268,8 @@ def _say(target: Target, judged: Sequence[Answer], wanted: Channels) -> Publishe
             if not isinstance(problem.__cause__, OSError):
                 raise
             raise not_written("the report", problem.__cause__) from problem
-    world = target.world
     source = replace(target.source, report=link_of(target.settings))
-    return publish(world.hub, target.repository, target.number, source, judged, wanted, world.job)
+    return target.channels.publish(target.number, source, judged)
 
 
 def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:
@@ -310,15 +279,14 @@ def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:
     decides = worst(judged, strict)
     for one in judged:
         job.line(f"{one.canary}: {one.comparison.first_line}")
+    stored = (commit_of(one.baseline[-1]) for one in judged if one.baseline)
     job.set_outputs(
         {
             "verdict": decides.comparison.verdict,
             "report-path": str(settings.report),
             "record-path": str(settings.records),
             "comment-url": said.comment_url,
-            "baseline-sha": next(
-                (commit_of(one.baseline[-1]) for one in judged if one.baseline), ""
-            ),
+            "baseline-sha": next(stored, ""),
         }
     )
     for one in judged:
@@ -333,26 +301,25 @@ def _finish(target: Target, judged: Sequence[Answer], said: Published) -> int:
 def remember(target: Target, judged: Sequence[Answer], acceptance: Acceptance | None) -> bool:
     """Add the completed runs to the baseline, each with its verdict; False if that failed."""
     world, job = target.world, target.world.job
-    entries = [
-        (record, one, record is completed[0])
-        for one in judged
-        if (completed := [record for record in one.records if record.status == "completed"])
-        for record in completed
-    ]
-    if not entries:
+    completed: list[tuple[RunRecord, Context]] = []
+    for one in judged:
+        context = _context(target, one, acceptance)
+        for record in one.records:
+            if record.status == "completed":
+                completed.append((record, context))
+                if context.accepted:  # The first began the new period.
+                    context = context.model_copy(update={"accepted": None, "verdict": "pass"})
+    if not completed:
         job.say("notice", "no completed run to add to the baseline")
         return True
 
     def add(folder: Path) -> None:
-        for record, one, first in entries:
-            context = _context(target, one, acceptance)
-            if context.accepted and not first:  # The first began the new period.
-                context = context.model_copy(update={"accepted": None, "verdict": "pass"})
+        for record, context in completed:
             reason = context.accepted.reason if context.accepted else None
             save(folder, record, accepted=reason, context=context)
 
     sha = target.intent.head_sha[:9]
-    message = f"{counted(len(entries), 'run')} of {sha}"
+    message = f"{counted(len(completed), 'run')} of {sha}"
     try:
         pushed = branch.push(world.remote, add, message=message)
     except CanaryError as problem:
@@ -367,12 +334,7 @@ def _context(target: Target, judged: Answer, acceptance: Acceptance | None) -> C
     hand begins a new period with any verdict."""
     accepted, found = None, judged.comparison
     if acceptance is not None and (found.accepted or acceptance.words):
-        accepted = Accepted(
-            by=acceptance.by,
-            label=acceptance.label,
-            head_sha=acceptance.head_sha,
-            reason=acceptance.reason,
-        )
+        accepted = Accepted.model_validate(acceptance, from_attributes=True)
     return Context(
         commit=target.intent.head_sha,
         ref=target.settings.ref,

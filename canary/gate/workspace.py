@@ -1,8 +1,10 @@
-"""Prepare the place where the gate's canaries run: a copy of the checkout, and `setup`."""
+"""Prepare the place where the gate's canaries run: a copy of the checkout, `setup`, and the GPU."""
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -20,6 +22,15 @@ Say = Callable[[str], None]
 LONGEST_ERROR = 1_000
 SET_UP = ".set-up"
 """Marks a scratch folder in which `setup` has just run, for the next training only."""
+ASK_TORCH = (
+    "import json, torch; "
+    "print(json.dumps([torch.cuda.is_available(), torch.version.cuda, torch.__version__]))"
+)
+SECONDS = 120
+REMEDY = (
+    "install the NVIDIA driver and the NVIDIA Container Toolkit on the runner, or set `gpus: none` "
+    "to train on the CPU"
+)
 
 
 @dataclass(frozen=True)
@@ -111,13 +122,18 @@ def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int
             own_environment("setup", settings.scratch, place.folder, settings.setup, environ, log)
     except CanaryError as error:
         _show_logs(settings.scratch, say)
-        said = without_places(str(error), settings)
-        write_manifest(settings.records, Manifest(error=said[:LONGEST_ERROR]))
-        say(f"error: {error}")
-        return error.exit_code
+        return refused(settings, error, say)
     _show_logs(settings.scratch, say)
     (settings.scratch / SET_UP).touch()
     return EXIT_OK
+
+
+def refused(settings: TrainSettings, error: CanaryError, say: Say) -> int:
+    """Say in the records and in the log why nothing can run; return the exit code."""
+    said = without_places(str(error), settings)
+    write_manifest(settings.records, Manifest(error=said[:LONGEST_ERROR]))
+    say(f"error: {error}")
+    return error.exit_code
 
 
 def _show_logs(scratch: Path, say: Say) -> None:
@@ -125,3 +141,33 @@ def _show_logs(scratch: Path, say: Say) -> None:
     for log in sorted(scratch.glob("setup*.log")):
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
             say(f"{log.stem}: {line}")
+
+
+def gpu_problem(python: Path, environ: Mapping[str, str]) -> str:
+    """Return why torch cannot use a GPU here; empty if it can. Torch answers in a separate process,
+    because the question initialises CUDA."""
+    try:
+        done = subprocess.run(
+            [str(python), "-c", ASK_TORCH],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+            env=dict(environ),
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"torch cannot use the GPU: {type(error).__name__} while asking it"
+    try:
+        available, cuda, version = json.loads((done.stdout.strip().splitlines() or ["no"])[-1])
+    except ValueError:
+        said = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        return f"torch cannot use the GPU: {said[:300]}"
+    if available is True:
+        return ""
+    if cuda is None:
+        return f"torch {version} is built without CUDA; install a CUDA build, or set `gpus: none`"
+    # Torch says itself if the driver is missing or too old.
+    warned = [line for line in done.stderr.splitlines() if "CUDA" in line or "driver" in line]
+    said = warned[0].strip()[:300] if warned else "torch.cuda.is_available() is false"
+    return f"torch for CUDA {cuda} finds no GPU: {said}; {REMEDY}"

@@ -22,6 +22,7 @@ from github.GithubException import (
     GithubException,
     RateLimitExceededException,
 )
+from github.Repository import Repository
 from urllib3.util.retry import Retry
 
 from canary.config.token import Token
@@ -57,50 +58,46 @@ AGAIN = "run the job again"
 LATER = "run the job again later"
 
 
-class Refused(Exception):
+class Refused(MachineError):
     """GitHub does not let this token do it; `said` is GitHub's message."""
 
     def __init__(self, what: str, status: int, said: str) -> None:
-        super().__init__(f"{what}: {REFUSALS[status]} ({said})")
+        hint = "give the job `contents: read` and `pull-requests: read`"
+        super().__init__(f"{what}: {REFUSALS[status]} ({said})", hint)
         self.status = status
         self.said = said
 
 
 @dataclass(frozen=True)
 class Hub:
-    """A client of one GitHub server; tests replace `sleep` and `clock`."""
+    """A client of one repository on GitHub; tests replace `sleep` and `clock`."""
 
     github: Github
+    repository: Repository
+    """The gated one, made without a request: a failed read must not prevent the answer."""
     token: Token = field(repr=False)
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
 
-    def write(
-        self, what: str, find: Callable[[], Written | None], post: Callable[[], Written]
-    ) -> Written:
-        """Post once: before every retry, `find` checks whether the last try took effect.
+    def write(self, what: str, post: Callable[[], Written]) -> Written:
+        """Post, and try again if that fails: `post` checks whether an earlier try took effect.
 
         Raises:
             Refused: the token lacks the permission.
             MachineError: every try failed, or GitHub asks for too long a wait.
         """
-        problem, hint = "", AGAIN
+        problem = hint = ""
         for attempt in range(ATTEMPTS):
-            if attempt:
-                found = self.read(what, find)
-                if found is not None:
-                    return found
+            hint, wait = AGAIN, FIRST_WAIT_S * 2**attempt
             try:
                 return post()
             except GithubException as error:
-                problem, hint = f"it answered {self.said(error)}", AGAIN
-                wait = self._wait(error, attempt, what)
+                problem = f"it answered {self.said(error)}"
+                wait = self._wait(error, wait, what)
             except requests.RequestException as error:
                 problem, hint = unanswered(error), hint_of(error)
-                wait = FIRST_WAIT_S * 2**attempt
             except UNFIT:
                 problem = "its answer does not follow GitHub's API description"
-                wait = FIRST_WAIT_S * 2**attempt
             self.sleep(wait)
         raise MachineError(f"{what}: GitHub did not accept it in {ATTEMPTS} tries: {problem}", hint)
 
@@ -113,13 +110,8 @@ class Hub:
         """
         try:
             return self._again(get)
-        except GithubException as error:
+        except (GithubException, requests.RequestException, *UNFIT) as error:
             raise self._worded(error, what) from error
-        except requests.RequestException as error:
-            raise MachineError(f"{what}: {unanswered(error)}", hint_of(error)) from error
-        except UNFIT as error:
-            said = f"{what}: GitHub answered with unexpected JSON"
-            raise MachineError(said, ODD) from error
 
     def _again(self, get: Callable[[], Written]) -> Written:
         """Read, and retry if HTML came back, which PyGithub does not treat as an error."""
@@ -141,8 +133,12 @@ class Hub:
         words = error.data.get("message") if isinstance(error.data, dict) else None
         return self.token.scrub(f"{error.status} {words}" if words else str(error.status))
 
-    def _worded(self, error: GithubException, what: str) -> Exception:
+    def _worded(self, error: Exception, what: str) -> Exception:
         """Return our error for a request's error."""
+        if isinstance(error, requests.RequestException):
+            return MachineError(f"{what}: {unanswered(error)}", hint_of(error))
+        if not isinstance(error, GithubException):
+            return MachineError(f"{what}: GitHub answered with unexpected JSON", ODD)
         asked = self._asked_to_wait(error)
         if asked is not None:
             wait = f"GitHub's rate limit is used up for another {asked:.0f} s"
@@ -162,13 +158,13 @@ class Hub:
             return MachineError(f"{what}: GitHub has a server error ({self.said(error)})", LATER)
         return MachineError(f"{what}: GitHub refused it ({self.said(error)})")
 
-    def _wait(self, error: GithubException, attempt: int, what: str) -> float:
+    def _wait(self, error: GithubException, usual: float, what: str) -> float:
         """Return the seconds until the next try; raise if a retry cannot help."""
         asked = self._asked_to_wait(error)
         if asked is not None and asked <= PATIENCE_S:
             return asked
         if asked is None and error.status >= 500:
-            return FIRST_WAIT_S * float(2**attempt)
+            return usual
         raise self._worded(error, what) from error
 
     def _asked_to_wait(self, error: GithubException) -> float | None:
@@ -218,13 +214,14 @@ def hint_of(error: requests.RequestException) -> str:
 def connect(
     token: Token,
     api_url: str,
+    name: str,
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
     seconds_between_writes: float = 1.0,
     backoff_s: float = 0.5,
 ) -> Hub:
-    """Return a client of the GitHub at `api_url` (GITHUB_API_URL; on GHES it differs).
+    """Return a client of the repository `name` at `api_url` (GITHUB_API_URL; on GHES it differs).
 
     Raises:
         MachineError: there is no token.
@@ -250,7 +247,9 @@ def connect(
         seconds_between_writes=seconds_between_writes,
     )
     only_github(github)
-    return Hub(github, token, sleep, clock)
+    known = {"url": f"/repos/{name}", "full_name": name}
+    repository = Repository(github.requester, {}, known, completed=True)
+    return Hub(github, repository, token, sleep, clock)
 
 
 EMPTY = (202, 204, 205, 304)

@@ -100,27 +100,14 @@ def _posted(status: CommitStatus) -> Posted:
     return Posted(status.id, status.state, words, status.target_url, status.created_at)
 
 
-def set_status(
-    hub: Hub, repository: Repository, source: Source, text: StatusText, context: str = CONTEXT
-) -> str:
-    """Set the status of the source's commit; return why not, empty if it was set.
-
-    Raises:
-        Refused: the token may not write statuses.
-        MachineError: GitHub fails.
-    """
-    return _Writing(hub, repository, source, text, context).done()
-
-
 @dataclass(frozen=True)
-class _Writing:
+class StatusWriting:
     """One write of our status."""
 
     hub: Hub
-    repository: Repository
     source: Source
     text: StatusText
-    context: str
+    context: str = CONTEXT
 
     @property
     def what(self) -> str:
@@ -128,19 +115,24 @@ class _Writing:
         return f"the status of {self.source.sha[:9]}"
 
     def done(self) -> str:
-        """Set it; return why not, empty if it was set."""
+        """Set the status of the source's commit; return why not, empty if it was set.
+
+        Raises:
+            Refused: the token may not write statuses.
+            MachineError: GitHub fails.
+        """
         last = self._look(self._newest)
         stays = self._why_it_stays(last) if last is not None else ""
         if stays:
             return stays
         wanted = Posted(0, self.text.state, self.text.description, signed(self.source, self.text))
 
-        def same() -> Posted | None:
-            found = self._look(self._newest)
+        def put() -> Posted:
+            found = self._look(self._newest)  # An earlier try may have taken effect.
             alike = found is not None and replace(found, id=0, at=NOT_YET) == wanted
-            return found if alike else None
+            return found if found is not None and alike else self._created(wanted)
 
-        made = self.hub.write(self.what, same, lambda: self._created(wanted))
+        made = self.hub.write(self.what, put)
         return self._taken_back(made, last.id if last is not None else 0)
 
     def _look(self, get: Callable[[], Found]) -> Found | None:
@@ -148,22 +140,22 @@ class _Writing:
         repository: posting it matters more than knowing what it replaces."""
         try:
             return self.hub.read(self.what, get)
-        except (Refused, MachineError):
-            own = self.source.origin in ("", self.repository.full_name)
+        except MachineError:
+            own = self.source.origin in ("", self.hub.repository.full_name)
             if self.text.state == "pending" or not own:
                 raise
             return None
 
     def _all(self) -> Iterator[Posted]:
-        return statuses(self.repository, self.source.sha, self.context)
+        return statuses(self.hub.repository, self.source.sha, self.context)
 
     def _newest(self) -> Posted | None:
         return next(self._all(), None)
 
     def _created(self, wanted: Posted) -> Posted:
-        sha = self.source.sha
-        known = {"sha": sha, "url": f"{self.repository.url}/commits/{sha}"}
-        commit = Commit(self.repository.requester, {}, known, completed=True)
+        sha, repository = self.source.sha, self.hub.repository
+        known = {"sha": sha, "url": f"{repository.url}/commits/{sha}"}
+        commit = Commit(repository.requester, {}, known, completed=True)
         link = {"target_url": wanted.url} if wanted.url else {}
         return _posted(
             commit.create_status(
@@ -182,7 +174,7 @@ class _Writing:
         for theirs in self._look(between) or ():
             stays = self._why_it_stays(theirs)
             if stays:
-                self.hub.write(self.what, lambda: None, partial(self._set_again, theirs, made))
+                self.hub.write(self.what, partial(self._set_again, theirs, made))
                 return stays
         return ""
 
@@ -217,7 +209,7 @@ class _Writing:
         The gated repository precedes every fork. Of two forks, the one whose open pull request is
         by the commit's author precedes; otherwise the one with the older pull request.
         """
-        source, repository = self.source, self.repository
+        source, repository = self.source, self.hub.repository
         if repository.full_name in (source.origin, other):
             return source.origin == repository.full_name
         what = f"the pull requests of {source.sha[:9]}"

@@ -17,7 +17,6 @@ import requests
 from github.GithubException import GithubException
 from github.IssueComment import IssueComment
 from github.PullRequest import PullRequest
-from github.Repository import Repository
 
 from canary.github.client import Hub, Refused
 from canary.github.comment import Section, comment_of, has_sections, merged, parse
@@ -34,10 +33,10 @@ ROUNDS = 20
 
 
 @dataclass(frozen=True)
-class Sticky:
-    """The result of writing the comment."""
+class Written:
+    """The result of writing a status or the comment."""
 
-    url: str
+    url: str = ""
     note: str = ""
     """Why it was not written; empty if it was."""
 
@@ -67,12 +66,11 @@ def _plain(body: str) -> str:
 
 def write_comment(
     hub: Hub,
-    repository: Repository,
     number: int,
     sections: Sequence[Section],
     login: str,
     jobs: int = 1,
-) -> Sticky:
+) -> Written:
     """Create or edit the comment, unless there is a newer commit or a later run's answer.
 
     `jobs`: known number of jobs that write it; sections of other canaries reveal more.
@@ -91,34 +89,34 @@ def write_comment(
         return _put(pull, ours(), sections)  # Others may have written: each try reads again.
 
     for _ in range(ROUNDS):
-        pull = hub.read(what, lambda: repository.get_pull(number))
+        pull = hub.read(what, lambda: hub.repository.get_pull(number))
         if pull.head.sha != sha:
             newer = f"#{number} now has {pull.head.sha[:9]}, whose run will write it"
-            return Sticky("", f"the comment was not changed: {newer}")
+            return Written(note=f"the comment was not changed: {newer}")
         found = ours()
         try:
-            comment = hub.write(what, lambda: None, put)
+            comment = hub.write(what, put)
         except Refused as refused:
             if refused.status == 404 and found:
                 continue  # Another job removed it as a duplicate.
             raise
         if merged([comment.body], sections) is None:
             note = "the comment was not changed: a later run has already written it"
-            return Sticky(comment.html_url, note)
+            return Written(comment.html_url, note)
         url = comment.html_url
         for second in ours()[1:]:
             theirs = [one for one in parse(second.body) if one.sha == sha]
             if has_sections(comment.body, theirs):
                 with suppress(Refused):  # Another job may have deleted it.
-                    hub.write(what, lambda: None, second.delete)
+                    hub.write(what, second.delete)
         if comment.user.login != login:
             login = comment.user.login  # Learned from our comment if the token may not ask.
             continue
         there = [one.key for written in (*found, comment) for one in parse(written.body)]
         if _stays(hub, ours, sections, alone=jobs == 1 and keys.issuperset(there)):
-            return Sticky(url)
+            return Written(url)
     note = "other jobs kept overwriting the comment; see the step summary for the full answer"
-    return Sticky(url, note)
+    return Written(url, note)
 
 
 def _put(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from canary.campaign.pairs import duration
-from canary.errors import printable
+from canary.errors import counted, printable
 from canary.matrix.document import Verb
 from canary.matrix.outcomes import WORST_FIRST, Verdict, worst_code
 from canary.matrix.running import Entry, Matrix
@@ -53,7 +53,6 @@ def answer_of(entries: Sequence[Entry], name: str) -> Answer:
     done = [(one, one.outcome) for one in entries if one.outcome is not None]
     counts = Counter(outcome.verdict for _, outcome in done)
     parts = [verdict_count(one, counts[one]) for one in WORST_FIRST if counts[one]]
-    total = "1 cell" if len(done) == 1 else f"{len(done)} cells"
     cells = [
         CellAnswer(
             one.cell.name,
@@ -66,7 +65,7 @@ def answer_of(entries: Sequence[Entry], name: str) -> Answer:
         for one, outcome in done
     ]
     code = worst_code([outcome for _, outcome in done])
-    return Answer(1, name, f"{total}: {', '.join(parts)}.", code, cells)
+    return Answer(1, name, f"{counted(len(done), 'cell')}: {', '.join(parts)}.", code, cells)
 
 
 def answer_text(answer: Answer, form: str, folder: Path, width: int | None = None) -> str:
@@ -97,7 +96,7 @@ LONGEST_REASON = 80
 
 def state_line(matrix: Matrix) -> str:
     """Return the state on one line."""
-    done = [one.outcome for one in matrix.entries if one.state == "done" and one.outcome]
+    done = [one.outcome for one in matrix.entries if one.outcome]
     queued = matrix.launcher.queued()
     running = [one for one in matrix.running if one.cell.name not in queued]
     waiting = len(matrix.entries) - len(done) - len(running) - len(queued)
@@ -128,7 +127,7 @@ class View:
     def told(self, matrix: Matrix) -> None:
         """Show what is new."""
         for one in matrix.entries:
-            if one.state == "done" and one.outcome is not None and one.cell.name not in self._said:
+            if one.outcome is not None and one.cell.name not in self._said:
                 self._said.add(one.cell.name)
                 words, verdict = one.outcome.words, one.outcome.verdict
                 if not words.lower().startswith(verdict):

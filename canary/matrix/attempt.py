@@ -22,7 +22,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from canary.record import jsonio
 
@@ -60,8 +59,7 @@ if [ -e "$folder/{ENDED}" ] || [ -e "$folder/{GAVE_UP}" ]; then exit 0; fi
 (cd "$folder" && rm -rf LEFT) || exit
 cd CWD || exit
 EXPORTS
-set -- WORDS
-exec /bin/sh -c SHELL canary-cell "$folder" LIMIT "$@"
+exec WORDS
 """
 RUNS, CHECK = LEFT = ("runs", "check")
 """What verbs leave in the folder of a try."""
@@ -104,9 +102,7 @@ class Attempt:
                 for name, value in self.environment.items()
                 if os.environ.get(name) != value  # The queue passes the others on, unwritten.
             ),
-            "WORDS": shlex.join(self.command),
-            "SHELL": shlex.quote(SHELL),
-            "LIMIT": f"{self.limit_s:.3f}",
+            "WORDS": shlex.join(self.words),
         }
         named = re.compile(r"\b(" + "|".join(values) + r")\b")
         text = named.sub(lambda match: values[match[1]], TEMPLATE)
@@ -139,16 +135,16 @@ class Attempt:
             os.close(number)
         return number is None
 
-    def _said(self, name: str, most: int) -> str:
-        """Return the text of a file. Raises OSError if there is none, or it is a link."""
-        content = jsonio.content_of(self.folder / name, most, follow=False)
-        return content.decode("utf-8", "replace")
+    def said(self, name: str, most: int = 4096) -> str | None:
+        """Return the text of a file; None if there is none, or it is a link or large."""
+        with contextlib.suppress(OSError):
+            content = jsonio.content_of(self.folder / name, most, follow=False)
+            return content.decode("utf-8", "replace")
+        return None
 
     def is_of_another(self) -> bool:
         """Whether another cell, or another config of it, ran in this folder."""
-        with contextlib.suppress(OSError):
-            return self._said(ASKED, 256) != self.asked
-        return False
+        return self.said(ASKED) not in (None, self.asked)
 
     def has_begun(self) -> bool:
         """Whether its command was started."""
@@ -156,40 +152,37 @@ class Attempt:
 
     def starts(self) -> int:
         """Return how often it was started: more than once, if a queue took its place away."""
-        with contextlib.suppress(OSError):
-            return len(self._said(BEGAN, 4096).splitlines())
-        return 0
+        return len((self.said(BEGAN) or "").splitlines())
 
     def took(self) -> float:
         """Return the seconds from its last start to its end, by the clock of its machine; 0 if it
         is not known. A stranger may have written them: never more than it may take."""
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            began, ended = (self._words(name)[-1] for name in (BEGAN, ENDED))
-            took = float(ended) - float(began)
+        with contextlib.suppress(ValueError, IndexError):
+            began, ended = (float(self._words(name)[-1]) for name in (BEGAN, ENDED))
+            took = ended - began
             if math.isfinite(took):
                 return min(max(0.0, took), self.limit_s + STOP_GRACE_S)
         return 0.0
 
     def _words(self, name: str) -> list[str]:
-        """Return the words of the last line of a file."""
-        return self._said(name, 4096).strip().splitlines()[-1].split()
+        """Return the words of the last line of a file; raise IndexError if it has none."""
+        return (self.said(name) or "").strip().splitlines()[-1].split()
 
     def ended(self) -> int | None:
         """Return the exit code; None if the try has not ended, or left none."""
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            return int(self._said(ENDED, 64).split()[0])
+        with contextlib.suppress(ValueError, IndexError):
+            return int((self.said(ENDED, 64) or "").split()[0])
         return None
 
     def gave_up(self) -> str | None:
         """Return why a launcher gave the try up; None if it did not."""
-        with contextlib.suppress(OSError):
-            return self._said(GAVE_UP, 4096)
-        return None
+        return self.said(GAVE_UP)
 
     def give_up(self, reason: str) -> None:
-        """Note why this try is over without an exit code."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        jsonio.replace_file(self.folder / GAVE_UP, reason)
+        """Note why this try is over, unless it left an exit code after all."""
+        if self.ended() is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            jsonio.replace_file(self.folder / GAVE_UP, reason)
 
     def cleared(self) -> None:
         """Remove what a try left that does not count. Its lock stays: a job of it may come late,
@@ -200,11 +193,3 @@ class Attempt:
                     shutil.rmtree(one, ignore_errors=True)
                 elif one.name != LOCK:
                     one.unlink(missing_ok=True)
-
-
-class News(NamedTuple):
-    """A try that is over. It has ended, unless it is lost: its process left no exit code."""
-
-    attempt: Attempt
-    lost: str = ""
-    """Why."""

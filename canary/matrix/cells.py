@@ -8,15 +8,17 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.dataclasses import dataclass as checked
 
 from canary.baseline.comparability import slug
 from canary.config.source import Origins
 from canary.errors import ConfigError, printable
-from canary.matrix.document import MOST_CELLS, CellKeys, Choice, MatrixFile, Verb
+from canary.matrix.document import MOST_CELLS, Choice, Count, MatrixFile, Text, Verb, Words
 from canary.record import jsonio
 
 LONGEST_NAME = 64
@@ -24,24 +26,36 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """As for the name of a canary, which a cell gives its runs."""
 
 
-@dataclass(frozen=True)
+@checked(frozen=True)
 class Cell:
     """One canary of a matrix."""
 
     name: str
     """Unique in the matrix, and a name for folders."""
     verb: Verb
-    config: str | None
+    config: Text
     settings: tuple[str, ...]
     """`key=value`, as for `--set`."""
-    stack: str | None = None
-    ranks: int = 1
-    device: str | None = None
+    stack: Text = None
+    ranks: Count = 1
+    device: Text = None
     """Type of device; None: any."""
-    arguments: tuple[str, ...] = ()
+    arguments: Words = ()
     """More arguments of the verb."""
-    command: tuple[str, ...] = ()
+    command: Words = ()
     """Of `exec` and `check`: what they start."""
+
+    def lacks(self) -> str:
+        """Return what is wrong with its command; empty if nothing is."""
+        if self.config is None and not self.command:
+            return "neither config nor command: give one"
+        if self.command and self.verb not in ("exec", "check"):
+            return f"a command, but its verb is {self.verb}: use verb: exec"
+        return ""
+
+
+KEYS = ("verb", "config", "stack", "ranks", "device", "arguments", "command")
+"""Axes that are no key of a config."""
 
 
 def cells_of(document: MatrixFile, origins: Origins, file: Path) -> tuple[Cell, ...]:
@@ -71,9 +85,11 @@ class _Reader:
     origins: Origins
     file: Path
 
-    def _error(self, key: str, message: str, hint: str) -> ConfigError:
-        place = _place(self.origins, key) or str(self.file)
-        return ConfigError(f"{key} in {place} {message}", hint, file=self.file, key=key)
+    def _error(
+        self, key: str, message: str, hint: str, *, what: str = "", within: str = ""
+    ) -> ConfigError:
+        place = _place(self.origins, key) or _place(self.origins, within) or str(self.file)
+        return ConfigError(f"{what or key} in {place} {message}", hint, file=self.file, key=key)
 
     def multiplied(self) -> list[Choice]:
         """Return the combinations of the axes, as a workflow's matrix does."""
@@ -110,38 +126,35 @@ class _Reader:
         values = dict(choice)
         named = values.pop("name", "")
         name = str(named or _name(choice))
-
-        def error(key: str, message: str, hint: str) -> ConfigError:
-            full = f"{where}.{key}"
-            place = self.origins.get(full) or _place(self.origins, where) or str(self.file)
-            what = f"cell {printable(name)[:LONGEST_NAME]} in {place} {message}"
-            return ConfigError(what, hint, file=self.file, key=full)
-
+        what = f"cell {printable(name)[:LONGEST_NAME]}"
+        error = partial(self._error, what=what, within=where)
         if not isinstance(named, str):
-            raise error("name", "has a name that is not text", f'write name: "{named}"')
+            raise error(f"{where}.name", "has a name that is not text", f'write name: "{named}"')
         if not NAME.fullmatch(name):
             hint = f"use letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}"
-            raise error("name", "has a name that no folder can have", hint)
+            raise error(f"{where}.name", "has a name that no folder can have", hint)
         if slug(name) in taken:
-            raise error("name", "has the same name as another", "give one a `name`")
-        own = {key: values.pop(key) for key in CellKeys.model_fields if key in values}
-        try:
-            keys = CellKeys.model_validate({"verb": self.document.verb, **own})
-        except ValidationError as wrong:
-            first = wrong.errors()[0]
-            said = first["msg"].removeprefix("Value error, ")
-            what = f"has {first['loc'][0]}: " if first["loc"] else "has "
-            message = f"{what}{said[:1].lower()}{said[1:]}"
-            key = str(next(iter(first["loc"]), "config"))
-            raise error(key, message, "see docs/matrix.md") from wrong
-        if keys.stack is not None and keys.stack not in self.document.stacks:
-            message = f"has the unknown stack {keys.stack!r}"
-            raise error("stack", message, "define it under `stacks:`")
+            raise error(f"{where}.name", "has the same name as another", "give one a `name`")
+        own: dict[str, Any] = {"verb": self.document.verb, "config": None}
+        own |= {key: values.pop(key) for key in KEYS if key in values}
         settings = tuple(
             f"{key}={value if isinstance(value, str) else jsonio.dumps(value)}"
             for key, value in values.items()
         )
-        return Cell(name=name, settings=settings, **keys.model_dump())
+        try:
+            cell = Cell(name=name, settings=settings, **own)
+        except ValidationError as wrong:
+            first = wrong.errors()[0]
+            said = first["msg"].removeprefix("Value error, ")
+            key = first["loc"][0]
+            message = f"has {key}: {said[:1].lower()}{said[1:]}"
+            raise error(f"{where}.{key}", message, "see docs/matrix.md") from wrong
+        if lack := cell.lacks():
+            raise error(f"{where}.config", f"has {lack}", "see docs/matrix.md")
+        if cell.stack is not None and cell.stack not in self.document.stacks:
+            message = f"has the unknown stack {cell.stack!r}"
+            raise error(f"{where}.stack", message, "define it under `stacks:`")
+        return cell
 
 
 def _place(origins: Origins, key: str) -> str | None:

@@ -10,9 +10,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
     ValidationError,
     field_validator,
     model_validator,
@@ -34,7 +32,7 @@ class _Strict(BaseModel):
 
 def _words(value: Any) -> tuple[str, ...]:
     """Return the words of a command line or of a list."""
-    if not isinstance(value, str | list | None):
+    if not isinstance(value, str | list | tuple | None):
         raise ValueError("write a command line, or a list of words")
     words = shlex.split(value) if isinstance(value, str) else [*map(str, value or ())]
     if any("\0" in one for one in words):
@@ -45,26 +43,6 @@ def _words(value: Any) -> tuple[str, ...]:
 Text = Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Count = Annotated[int, Field(ge=1, le=64, strict=True)]
-
-
-class CellKeys(_Strict):
-    """The axes of a cell that are no key of a config."""
-
-    verb: Verb
-    config: Text = None
-    stack: Text = None
-    ranks: Count = 1
-    device: Text = None
-    arguments: Words = ()
-    command: Words = ()
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.config is None and not self.command:
-            raise ValueError("neither config nor command: give one")
-        if self.command and self.verb not in ("exec", "check"):
-            raise ValueError(f"a command, but its verb is {self.verb}: use verb: exec")
-        return self
 
 
 class Stack(_Strict):
@@ -87,7 +65,7 @@ class Local(_Strict):
 Line = Annotated[str, Field(pattern=r"^[^\x00\r\n]*$")]
 
 
-class _Queued(_Strict):
+class Queued(_Strict):
     """Cells in the queue of a cluster, which shares this folder."""
 
     device: str = Field("gpu", description="`gpu`, `cpu`, or a type of GPU by its name there.")
@@ -101,7 +79,7 @@ class _Queued(_Strict):
     )
 
 
-class Slurm(_Queued):
+class Slurm(Queued):
     """Cells as jobs of Slurm."""
 
     kind: Literal["slurm"]
@@ -115,7 +93,7 @@ class Slurm(_Queued):
     )
 
 
-class Ray(_Queued):
+class Ray(Queued):
     """Cells as jobs of a Ray cluster."""
 
     kind: Literal["ray"]
@@ -129,9 +107,8 @@ OF_SCRIPT = ("folder", "limit", "stopped", "dies", "child", "code", "IFS")
 """Variables of the script that runs a cell."""
 
 
-def _kind(value: Any) -> str:
-    kind = value.get("kind", "local") if isinstance(value, dict) else getattr(value, "kind", None)
-    return kind if isinstance(kind, str) else ""
+def _with_kind(value: Any) -> dict[str, Any]:
+    return {"kind": "local", **value} if isinstance(value, dict) else {"kind": value}
 
 
 StackName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -159,12 +136,9 @@ class MatrixFile(_Strict):
     env: dict[Annotated[str, Field(pattern=VARIABLE)], Line] = Field(
         default_factory=dict, description="Variables of all cells."
     )
-    launcher: Annotated[
-        Annotated[Local, Tag("local")]
-        | Annotated[Slurm, Tag("slurm")]
-        | Annotated[Ray, Tag("ray")],
-        Discriminator(_kind),
-    ] = Field(default_factory=Local)
+    launcher: Annotated[LauncherKeys, Field(discriminator="kind"), BeforeValidator(_with_kind)] = (
+        Field(default_factory=Local)
+    )
 
     @field_validator("env")
     @classmethod

@@ -10,12 +10,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.errors import MachineError, UsageError, printable
 from canary.machine.pool import FIRST_CORE, lock_byte, opened, pool_file
-from canary.matrix.attempt import CPU, LOCK, STOP_GRACE_S, STOPPED, Attempt, News
+from canary.matrix.attempt import CPU, LOCK, STOP_GRACE_S, STOPPED, Attempt
 
 LAST_S = 5.0
 """For the shell to end, after the command was killed."""
@@ -31,24 +31,21 @@ class _Started:
     """A file that can be read when the child ends."""
 
 
+@dataclass
 class LocalLauncher:
     """Starts tries on this machine."""
 
-    def __init__(
-        self,
-        cores: Sequence[int],
-        gpus: Sequence[int],
-        at_once: int | None,
-        locks: Path | None = None,
-    ) -> None:
-        """`cores`, `gpus`: what may be used, by number. `locks`: the file of the pool."""
-        self._cores, self._gpus, self._most = tuple(cores), tuple(gpus), at_once
-        self._locks = locks or pool_file()
-        self._going: dict[str, _Started] = {}
+    cores: Sequence[int]
+    """What may be used, by number."""
+    gpus: Sequence[int]
+    at_once: int | None
+    locks: Path = field(default_factory=pool_file)
+    """The file of the pool."""
+    _going: dict[str, _Started] = field(default_factory=dict)
 
     def start(self, attempt: Attempt) -> bool:
         """Start a try if its devices are free."""
-        if self._most is not None and len(self._going) >= self._most:
+        if self.at_once is not None and len(self._going) >= self.at_once:
             return False
         self.require(attempt)
         try:
@@ -58,12 +55,12 @@ class LocalLauncher:
             raise MachineError(f"cannot start: {what}: {error.strerror or error}") from error
 
     def _started(self, attempt: Attempt) -> bool:
-        slots = opened(self._locks)
+        slots = opened(self.locks)
         try:
-            gpus = _taken(slots, self._gpus, attempt.gpus, 0)
+            gpus = _taken(slots, self.gpus, attempt.gpus, 0)
             if len(gpus) < attempt.gpus:
                 return False
-            cores = _taken(slots, self._cores, attempt.cores, FIRST_CORE)
+            cores = _taken(slots, self.cores, attempt.cores, FIRST_CORE)
             if len(cores) < attempt.cores:
                 return False
             lock = attempt.open_lock()
@@ -85,18 +82,14 @@ class LocalLauncher:
                 f"it asks for the device {printable(str(attempt.device))}",
                 "use launcher.kind: slurm or ray, or device: cpu",
             )
-        if attempt.gpus and not self._gpus:
+        if attempt.gpus and not self.gpus:
             raise UsageError("it asks for a GPU, and none may be used here", "use device: cpu")
-        if attempt.gpus > len(self._gpus):
-            raise UsageError(
-                f"it needs {attempt.gpus} GPUs, and {len(self._gpus)} may be used",
-                "lower ranks, or set launcher.devices",
-            )
-        if attempt.cores > len(self._cores):
-            raise UsageError(
-                f"it needs {attempt.cores} cores, and {len(self._cores)} may be used",
-                "lower ranks or launcher.cores",
-            )
+        for count, own, what, hint in (
+            (attempt.gpus, self.gpus, "GPUs", "lower ranks, or set launcher.devices"),
+            (attempt.cores, self.cores, "cores", "lower ranks or launcher.cores"),
+        ):
+            if count > len(own):
+                raise UsageError(f"it needs {count} {what}, and {len(own)} may be used", hint)
 
     def adopt(self, attempt: Attempt) -> bool:
         """Wait for a try of an earlier process while it runs; False: there is nothing to follow.
@@ -108,14 +101,15 @@ class LocalLauncher:
             time.sleep(AGAIN_S)
         return False
 
-    def poll(self) -> Iterator[News]:
-        """Yield tries that ended."""
+    def poll(self) -> Iterator[Attempt]:
+        """Yield tries that ended, or were lost."""
         for cell, one in [*self._going.items()]:
             if one.child.poll() is None:
                 continue
             os.close(one.ended)
             del self._going[cell]
-            yield News(one.attempt, _why(one) if one.attempt.ended() is None else "")
+            one.attempt.give_up(_why(one))
+            yield one.attempt
 
     def queued(self) -> Mapping[str, str]:
         """Return nothing: what was started runs."""

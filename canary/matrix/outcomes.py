@@ -170,9 +170,7 @@ def _of_run(
 def of_comparison(found: Comparison, folder: Path, seconds: float = 0.0) -> Outcome:
     """Return the outcome of a comparison. An inconclusive one is no failure, as everywhere."""
     code = found.exit_code()
-    verdict = OF_CODE.get(code, "error")
-    if found.verdict in ("inconclusive", "no-baseline") or (found.verdict == "changed" and code):
-        verdict = found.verdict
+    verdict: Verdict = "pass" if found.verdict == "changed" and not code else found.verdict
     return Outcome(verdict, found.first_line, folder, seconds, code)
 
 

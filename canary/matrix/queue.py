@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from canary.errors import MachineError
-from canary.matrix.attempt import STOP_GRACE_S, Attempt, News
+from canary.matrix.attempt import STOP_GRACE_S, Attempt
+from canary.matrix.document import Queued
 
 STUCK_S = 300.0
 """A job may run so much longer than its time limit before it is stopped."""
@@ -34,6 +35,8 @@ class Queue(Protocol):
     """The queue of a cluster."""
 
     name: str
+    most_waiting: int | None
+    """Most tries that wait in it; None: all."""
 
     def submit(self, attempts: Sequence[Attempt]) -> Mapping[Path, str]:
         """Put tries into the queue; their scripts are written. Return why it did not take some, by
@@ -55,29 +58,18 @@ class Queue(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Patience:
-    """How long a queue is waited for, in seconds."""
-
-    in_queue: float
-    between_looks: float
-    for_files: float
-    """After a job is over: a shared file system may show them late."""
-
-
 @dataclass
 class _Followed:
     attempt: Attempt
     since: float
     """When its present phase began."""
-    phase: Literal["waits", "runs", "over"] = "waits"
-    reason: str = ""
+    seen: Seen = Seen("waits")
 
     def is_now(self, seen: Seen, now: float) -> None:
         """Note what the queue says."""
-        if seen.phase != self.phase:
-            self.phase, self.since = seen.phase, now
-        self.reason = seen.reason
+        if seen.phase != self.seen.phase:
+            self.since = now
+        self.seen = seen
 
 
 @dataclass
@@ -85,11 +77,7 @@ class QueueLauncher:
     """Starts tries through a queue."""
 
     queue: Queue
-    patience: Patience
-    most: int | None = None
-    """Most tries in the queue at once; None: all."""
-    most_waiting: int | None = None
-    """Most tries that wait in it; None: all."""
+    keys: Queued
     silent: str = ""
     """Why the queue does not answer; "" if it does."""
     _going: dict[str, _Followed] = field(default_factory=dict)
@@ -98,10 +86,10 @@ class QueueLauncher:
 
     def start(self, attempt: Attempt) -> bool:
         """Take a try for the next submission."""
-        if self.most is not None and len(self._going) >= self.most:
+        most, most_waiting = self.keys.at_once, self.queue.most_waiting
+        if most is not None and len(self._going) >= most:
             return False
-        waiting = sum(one.phase == "waits" for one in self._going.values())
-        if self.most_waiting is not None and waiting >= self.most_waiting:
+        if most_waiting is not None and len(self.queued()) >= most_waiting:
             return False
         try:
             attempt.write_script()
@@ -116,16 +104,13 @@ class QueueLauncher:
         seen = self.queue.look([attempt]).get(attempt.folder)
         if seen is None or (seen.phase == "over" and not attempt.has_begun()):
             return False  # It starts anew.
-        now = time.monotonic()
-        followed = _Followed(attempt, now)
-        followed.is_now(seen, now)
-        self._going[attempt.cell] = followed
+        self._going[attempt.cell] = _Followed(attempt, time.monotonic(), seen)
         return True
 
-    def poll(self) -> Iterator[News]:
+    def poll(self) -> Iterator[Attempt]:
         """Submit what is new, and yield tries that ended or are lost."""
         now = time.monotonic()
-        looks = now - self._looked >= self.patience.between_looks
+        looks = now - self._looked >= self.keys.poll
         if self._new and (looks or not self.silent):
             yield from self._submit()
         if not self._going or not looks:
@@ -135,10 +120,9 @@ class QueueLauncher:
         for cell, one in [*self._going.items()]:
             if seen is not None and one.attempt not in self._new:
                 one.is_now(seen.get(one.attempt.folder, Seen("over", "the job is gone")), now)
-            news = self._judged(one, now)
-            if news is not None:
+            if self._is_over(one, now):
                 del self._going[cell]
-                yield news
+                yield one.attempt
 
     def _seen(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen] | None:
         """Return what the queue says; None if it does not answer."""
@@ -150,7 +134,7 @@ class QueueLauncher:
         self.silent = ""
         return seen
 
-    def _submit(self) -> Iterator[News]:
+    def _submit(self) -> Iterator[Attempt]:
         """Submit what is new. What a queue refuses that answers is lost. If it does not answer, the
         same is submitted again: a job that was taken after all runs once."""
         refused = self.queue.submit(self._new)
@@ -161,33 +145,33 @@ class QueueLauncher:
         self._new = []
         for attempt in lost:
             del self._going[attempt.cell]
-            yield News(attempt, refused[attempt.folder])
+            attempt.give_up(refused[attempt.folder])
+            yield attempt
 
-    def _judged(self, one: _Followed, now: float) -> News | None:
-        """Return the news of a try, if there is any."""
-        attempt, since = one.attempt, now - one.since
+    def _is_over(self, one: _Followed, now: float) -> bool:
+        """Return whether a try ended or is lost; give up a lost one."""
+        attempt, seen, since = one.attempt, one.seen, now - one.since
         if attempt.ended() is not None:
-            if one.phase == "waits":  # A second job of it.
+            if seen.phase == "waits":  # A second job of it.
                 self._stop(attempt)
-            return News(attempt)
+            return True
         words, stuck = "", since >= attempt.limit_s + STUCK_S
-        if one.phase == "over" and since >= self.patience.for_files:
+        if seen.phase == "over" and since >= self.keys.late:
             # A machine that the queue believes dead may still run it, and no other must then.
             if stuck or not attempt.is_running():
-                words = f"{self.queue.name}: {one.reason}; it left no exit code"
-        elif one.phase == "waits" and since >= self.patience.in_queue:
+                words = f"{self.queue.name}: {seen.reason}; it left no exit code"
+        elif seen.phase == "waits" and since >= self.keys.longest_wait * 60:
             # A queue that is silent may have begun what it was given.
             if not self.silent or attempt in self._new:
-                minutes = f"{self.patience.in_queue / 60:g} minutes"
-                words = f"it waited {minutes} in the queue of {self.queue.name}: "
-                words += self.silent or one.reason
-        elif one.phase == "runs" and stuck:
-            words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {one.reason}"
-        if not words:
-            return None
-        if one.phase != "over":
-            self._stop(attempt)
-        return News(attempt, words)
+                words = f"it waited {self.keys.longest_wait:g} minutes in the queue of "
+                words += f"{self.queue.name}: {self.silent or seen.reason}"
+        elif seen.phase == "runs" and stuck:
+            words = f"it still runs after its {attempt.limit_s / 60:g} minutes: {seen.reason}"
+        if words:
+            if seen.phase != "over":
+                self._stop(attempt)
+            attempt.give_up(words)
+        return bool(words)
 
     def _stop(self, attempt: Attempt) -> None:
         """Stop a try that is over for us. If the queue does not answer, its script still finds that
@@ -198,11 +182,8 @@ class QueueLauncher:
 
     def queued(self) -> Mapping[str, str]:
         """Return the cells in the queue, with the reason."""
-        return {
-            cell: self.silent or one.reason
-            for cell, one in self._going.items()
-            if one.phase == "waits"
-        }
+        waiting = (one for one in self._going.values() if one.seen.phase == "waits")
+        return {one.attempt.cell: self.silent or one.seen.reason for one in waiting}
 
     def cancel(self) -> None:
         """Stop all tries, and wait for their end."""
@@ -215,7 +196,7 @@ class QueueLauncher:
             while going and time.monotonic() < deadline:
                 if all(one.phase != "runs" for one in self.queue.look(going).values()):
                     return
-                time.sleep(min(0.5, self.patience.between_looks))
+                time.sleep(min(0.5, self.keys.poll))
         except MachineError as error:
             raise MachineError(
                 f"{self.queue.name} did not stop all cells: {error.message}",
@@ -224,4 +205,4 @@ class QueueLauncher:
 
     def wait(self, seconds: float) -> None:
         """Wait for the next look."""
-        time.sleep(min(seconds, self.patience.between_looks))
+        time.sleep(min(seconds, self.keys.poll))

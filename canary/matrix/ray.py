@@ -16,7 +16,6 @@ from canary.matrix.document import Ray
 from canary.matrix.queue import Seen
 from canary.record import jsonio
 
-MOST_WAITING = 8
 NO_PLACE = "failed to start within"
 """Ray fails a job that found no place for 15 minutes; such a job still waits, for us."""
 JOB = "job"
@@ -31,6 +30,7 @@ class RayQueue:
     """The jobs of a Ray cluster."""
 
     name = "Ray"
+    most_waiting: int | None = 8
 
     def __init__(self, keys: Ray) -> None:
         self._keys = keys
@@ -87,7 +87,7 @@ class RayQueue:
 
     def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
         """Ask for all jobs of the cluster, and return those of these tries."""
-        wanted = {name_of(one): one for one in attempts}
+        wanted = {one.said(JOB, 256): one for one in attempts}
         found: dict[Path, Seen] = {}
         with _answering():
             jobs = self._client.list_jobs()
@@ -107,15 +107,8 @@ class RayQueue:
         """Stop jobs; those that wait, too."""
         for one in attempts:
             with _answering(), contextlib.suppress(RuntimeError):  # There is none.
-                if (name := name_of(one)) is not None:
+                if (name := one.said(JOB, 256)) is not None:
                     self._client.stop_job(name)
-
-
-def name_of(one: Attempt) -> str | None:
-    """Return the name of a try's job; None if it has none."""
-    with contextlib.suppress(OSError):
-        return jsonio.content_of(one.folder / JOB, 256, follow=False).decode("utf-8", "replace")
-    return None
 
 
 @contextlib.contextmanager

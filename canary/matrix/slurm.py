@@ -12,7 +12,7 @@ import math
 import os
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,13 @@ class SlurmQueue:
     """Slurm's queue. Tries with equal resources become one job array."""
 
     name = "Slurm"
+    most_waiting: int | None = None
 
     def __init__(self, keys: Slurm, folder: Path) -> None:
         """`folder`: of the matrix."""
         self._keys, self._folder, self._jobs = keys, folder, folder / JOBS
         self._members: dict[str, list[Path]] = {}
         """Tries of each array, by its job name."""
-        self._live: dict[Path, list[str]] = {}
-        """Jobs that wait or run, as of the last look. Of a try that was lost before it began there
-        may be two."""
         self._require()
 
     @staticmethod
@@ -129,12 +127,11 @@ class SlurmQueue:
                 self._members[file.stem] = [self._folder / one for one in members]
         return self._members
 
-    def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
-        """Ask squeue for all of the user's jobs, and return those of these tries."""
+    def jobs(self, attempts: Sequence[Attempt]) -> Iterator[tuple[Path, str, Seen]]:
+        """Ask squeue for all of the user's jobs, and yield those of these tries. Of a try that was
+        lost before it began there may be two."""
         known, wanted = self._known(), {one.folder for one in attempts}
         words = ["squeue", "-r", "-h", "--states=all", f"--user={os.getuid()}", "-o", FORMAT]
-        found: dict[Path, Seen] = {}
-        self._live = {}
         for line in _asked(words).splitlines():
             if line.count("|") != FORMAT.count("|"):
                 continue
@@ -142,19 +139,16 @@ class SlurmQueue:
             folders, index = known.get(name), int(job.partition("_")[2] or 0)
             if folders is None or index >= len(folders) or folders[index] not in wanted:
                 continue
-            folder = folders[index]
-            seen = _seen(*told)
-            if seen.phase != "over":
-                self._live.setdefault(folder, []).append(job)
-            # Of two jobs the one that is further counts.
-            other = found.get(folder, seen)
-            found[folder] = max(other, seen, key=lambda one: FURTHER.index(one.phase))
-        return found
+            yield folders[index], job, _seen(*told)
+
+    def look(self, attempts: Sequence[Attempt]) -> Mapping[Path, Seen]:
+        """Return what squeue says of these tries; of two jobs the one that is further counts."""
+        found = sorted(self.jobs(attempts), key=lambda job: FURTHER.index(job[2].phase))
+        return {folder: seen for folder, _, seen in found}
 
     def stop(self, attempts: Sequence[Attempt]) -> None:
         """Cancel jobs."""
-        self.look(attempts)
-        jobs = [job for one in attempts for job in self._live.get(one.folder, ())]
+        jobs = [job for _, job, seen in self.jobs(attempts) if seen.phase != "over"]
         if jobs:
             _asked(["scancel", *jobs])
 

@@ -1,14 +1,19 @@
-"""The server: bind on the loopback interface, print the address, and answer until Ctrl-C."""
+"""The server: bind on the loopback interface, print the address, and answer until Ctrl-C.
+
+A page of another site can send requests to the loopback interface. Its own name can lead here too
+(DNS rebinding). Neither may read a run.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from email.message import Message
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,13 +22,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from canary.errors import CanaryError, InputError, MachineError, UsageError
 from canary.report.pages import require_charts
-from canary.report.render import asset
-from canary.serve.following import UNREADABLE
-from canary.serve.guard import answer_headers, refusal
+from canary.report.render import asset, source_of
+from canary.serve.live import UNREADABLE
 from canary.serve.pages import NoSuchPage, Site, message
 
-PORT = 8642
 LOOPBACK = "127.0.0.1"
+OUR_NAMES = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?", re.ASCII | re.IGNORECASE)
+"""Names of this server. ssh may forward another port."""
+OURS = ("same-origin", "none")
+"""`Sec-Fetch-Site` of our own pages, and of an address that the user typed."""
 NICENESS = 10
 """Added to the priority number: a training on this machine goes first."""
 ASSETS = {
@@ -33,15 +40,7 @@ ASSETS = {
 }
 
 
-@dataclass(frozen=True)
-class ServeRequest:
-    """The arguments of `canary serve`."""
-
-    folder: Path
-    port: int = PORT
-
-
-def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
+def serve(folder: Path, port: int, ready: Callable[[str], None]) -> None:
     """Serve a folder's runs until Ctrl-C; `ready` gets the address.
 
     Raises:
@@ -50,8 +49,8 @@ def serve(request: ServeRequest, ready: Callable[[str], None]) -> None:
         MachineError: the extra is missing, or the port cannot be bound.
     """
     require_charts()
-    _check(request.folder)
-    with bound(request) as server, contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it.
+    _check(folder)
+    with bound(folder, port) as server, contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it.
         with contextlib.suppress(OSError):
             os.nice(NICENESS)
         ready(f"http://{LOOPBACK}:{server.server_port}/")
@@ -66,21 +65,53 @@ def _check(folder: Path) -> None:
         raise UsageError(f"{folder} is a run", f"canary serve {folder.parent}")
 
 
-def bound(request: ServeRequest) -> ThreadingHTTPServer:
+def bound(folder: Path, port: int) -> ThreadingHTTPServer:
     """Return a listening server.
 
     Raises:
         MachineError: the port is in use, or not allowed.
     """
     try:
-        return _Server((LOOPBACK, request.port), answering(Site(request.folder)))
+        return _Server((LOOPBACK, port), answering(Site(folder)))
     except OSError as error:
-        hint = "choose another with --port; 0 takes a free one"
+        what = f"cannot listen on port {port}: {error.strerror}"
         if error.errno == errno.EADDRINUSE:
-            raise MachineError(f"port {request.port} is in use", hint) from error
-        raise MachineError(
-            f"cannot listen on port {request.port}: {error.strerror}", hint
-        ) from error
+            what = f"port {port} is in use"
+        raise MachineError(what, "choose another with --port; 0 takes a free one") from error
+
+
+def answer_headers() -> dict[str, str]:
+    """Return the headers of every answer. The policy allows our scripts and styles, and requests
+    to this server only."""
+    policy = (
+        "default-src 'none'",
+        f"style-src 'self' {source_of(asset('report.css'))}",
+        f"script-src 'self' {source_of(asset('report.js'))}",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+    return {
+        "Content-Security-Policy": "; ".join(policy),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+
+
+def refusal(headers: Message) -> str:
+    """Return why a request is not answered; empty if it may be."""
+    names = headers.get_all("Host", [])
+    if len(names) != 1 or not OUR_NAMES.fullmatch(names[0]):
+        return "This is not the address of this server."
+    # A link to a page may be followed.
+    follows_link = headers.get("Sec-Fetch-Mode") == "navigate"
+    in_window = headers.get("Sec-Fetch-Dest") == "document"
+    is_ours = headers.get("Sec-Fetch-Site", "none") in OURS or (follows_link and in_window)
+    return "" if is_ours else "Another site asked."
 
 
 class _Server(ThreadingHTTPServer):

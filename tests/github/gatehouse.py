@@ -19,7 +19,7 @@ import yaml
 from canary.baseline.branch import BRANCH, Remote, pull
 from canary.baseline.history import Context, save
 from canary.config.token import Token
-from canary.gate.context import World
+from canary.gate.gathering import World
 from canary.gate.inputs import ReportSettings
 from canary.gate.records import Manifest, Part, write_manifest
 from canary.gate.report_job import answer, plan
@@ -192,6 +192,7 @@ class Gatehouse:
         hub = connect(
             settings.token,
             settings.api_url,
+            settings.repository,
             sleep=lambda seconds: self.github.clock.sleep(seconds),
             clock=self.github.clock.time,
             seconds_between_writes=0.0,

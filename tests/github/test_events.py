@@ -35,7 +35,6 @@ def test_pull_requests_are_judged(webhooks: Webhooks, action: str) -> None:
         assert intent == Intent(
             kind=Kind.JUDGE,
             reason=intent.reason,
-            event="pull_request",
             default_branch=payload["repository"]["default_branch"],
             head_sha=PULL_HEAD,
             head_repository="Codertocat/Hello-World",

@@ -11,7 +11,7 @@ import pytest
 
 from canary.errors import CanaryError, Stopped, UsageError
 from canary.gate import report_job
-from canary.gate.context import World
+from canary.gate.gathering import World
 from canary.gate.inputs import ReportSettings
 from canary.gate.report_job import plan
 from canary.github.comment import parse
@@ -156,7 +156,7 @@ def test_a_summary_that_cannot_be_written_costs_no_answer(house: Gatehouse, pull
     ("place", "problem"),
     [
         ("_judged", RecursionError("a library's text")),
-        ("publish", MemoryError()),
+        ("_say", MemoryError()),
         ("_finish", KeyError()),
     ],
 )

@@ -12,7 +12,7 @@ from canary.config.token import Token
 from canary.github.client import Hub, connect
 from canary.github.comment import comment_of, parse, sections_of
 from canary.github.status import Answer, Source
-from canary.github.sticky import BOT, MARKER, Sticky, write_comment
+from canary.github.sticky import BOT, MARKER, Written, write_comment
 from tests.github.gatehouse import NAME
 from tests.github.server import GitHub
 from tests.github.state import Comment, Pull, Repository
@@ -31,6 +31,7 @@ def hub_of(github: GitHub) -> Hub:
     return connect(
         Token(github.token),
         github.url,
+        NAME,
         sleep=lambda seconds: github.clock.sleep(seconds),
         clock=github.clock.time,
         seconds_between_writes=0.0,
@@ -38,16 +39,14 @@ def hub_of(github: GitHub) -> Hub:
     )
 
 
-def leg(github: GitHub, pull: Pull, name: str, run: int = 7, jobs: int = 1) -> Sticky:
+def leg(github: GitHub, pull: Pull, name: str, run: int = 7, jobs: int = 1) -> Written:
     """One job of a workflow run, of one canary."""
     answer = Answer(name, Comparison("pass", "Pass: nothing got worse."), f"{name}.yaml")
     sections = sections_of([answer], Source(pull.head_sha, "", run))
-    hub = hub_of(github)
-    target = hub.github.get_repo(NAME)
-    return write_comment(hub, target, pull.number, sections, BOT, jobs)
+    return write_comment(hub_of(github), pull.number, sections, BOT, jobs)
 
 
-def side_by_side(github: GitHub, *deeds: Callable[[], Sticky]) -> list[Sticky]:
+def side_by_side(github: GitHub, *deeds: Callable[[], Written]) -> list[Written]:
     return Turns(github.clock).run(*deeds)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.matrix.attempt import Attempt, News
+from canary.matrix.attempt import Attempt
 from canary.matrix.queue import QueueLauncher
 
 MINUTE = 60.0
@@ -69,8 +69,8 @@ def wait_for(what: Callable[[], object], seconds: float = MINUTE, why: str = "")
         time.sleep(0.05)
 
 
-def until(launcher: QueueLauncher, seconds: float = MINUTE) -> News:
-    """Wait for the next news."""
+def until(launcher: QueueLauncher, seconds: float = MINUTE) -> Attempt:
+    """Wait for the next try that is over."""
     last = time.monotonic() + seconds
     while time.monotonic() < last:
         for news in launcher.poll():
@@ -84,7 +84,7 @@ def quiet(launcher: QueueLauncher, seconds: float) -> None:
     last = time.monotonic() + seconds
     while time.monotonic() < last:
         for news in launcher.poll():
-            raise AssertionError(f"{news.attempt.cell}: {news.lost}")
+            raise AssertionError(f"{news.cell}: {news.gave_up()}")
         launcher.wait(1.0)
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from canary.matrix.document import Ray
-from canary.matrix.queue import Patience, QueueLauncher
-from canary.matrix.ray import MOST_WAITING, RayQueue
+from canary.matrix.queue import QueueLauncher
+from canary.matrix.ray import RayQueue
 from tests.integration.matrix.clusters import child_of_tests, end, free_ports, require, wait_for
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1"}
@@ -91,6 +91,6 @@ def launcher(
     address: str, in_queue: float = 600.0, for_files: float = 1.0, **keys: object
 ) -> QueueLauncher:
     """Return the launcher of a matrix, which looks often."""
-    keys = {"kind": "ray", "address": address, **keys}
-    queue = RayQueue(Ray.model_validate(keys))
-    return QueueLauncher(queue, Patience(in_queue, 0.3, for_files), most_waiting=MOST_WAITING)
+    waits = {"longest_wait": in_queue / 60, "poll": 0.3, "late": for_files}
+    given = Ray.model_validate({"kind": "ray", "address": address, **waits, **keys})
+    return QueueLauncher(RayQueue(given), given)

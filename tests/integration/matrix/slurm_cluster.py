@@ -17,7 +17,7 @@ import pytest
 
 from canary.matrix.attempt import Attempt
 from canary.matrix.document import Slurm
-from canary.matrix.queue import Patience, QueueLauncher
+from canary.matrix.queue import QueueLauncher
 from canary.matrix.slurm import SlurmQueue
 from tests.integration.matrix.clusters import child_of_tests, end, free_ports, require, wait_for
 
@@ -183,12 +183,12 @@ def launcher(
     folder: Path, in_queue: float = 600.0, for_files: float = 1.0, **keys: object
 ) -> QueueLauncher:
     """Return the launcher of a matrix in a folder, which looks often."""
-    queue = SlurmQueue(Slurm.model_validate({"kind": "slurm", **keys}), folder)
-    return QueueLauncher(queue, Patience(in_queue, 0.2, for_files))
+    waits = {"longest_wait": in_queue / 60, "poll": 0.2, "late": for_files}
+    given = Slurm.model_validate({"kind": "slurm", **waits, **keys})
+    return QueueLauncher(SlurmQueue(given, folder), given)
 
 
 def jobs_of(queue: QueueLauncher, *attempts: Attempt) -> list[str]:
     """Return the numbers of the jobs of tries."""
-    queue.queue.look(attempts)
-    live = queue.queue._live  # type: ignore[attr-defined]
-    return [job for one in attempts for job in live.get(one.folder, ())]
+    assert isinstance(queue.queue, SlurmQueue)
+    return [job for _, job, seen in queue.queue.jobs(attempts) if seen.phase != "over"]

@@ -30,7 +30,7 @@ def test_tries_leave_exit_codes_and_output(ray: RayCluster, tmp_path: Path) -> N
         tried(tmp_path, "sleep", "60", cell="long", limit_s=0.2),
     ]
     assert all(queue.start(one) for one in attempts)
-    assert {until(queue).lost for _ in attempts} == {""}
+    assert {until(queue).gave_up() for _ in attempts} == {None}
     assert [one.ended() for one in attempts] == [1, TIMED_OUT]
     assert [(one.folder / "log.txt").read_text() for one in attempts] == ["1\n", ""]
 
@@ -53,7 +53,7 @@ def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     again = launcher(ray.address)
     assert again.start(counted(tmp_path, 0))
     assert again.start(waits)
-    assert [until(again).lost for _ in range(2)] == ["", ""]
+    assert [until(again).gave_up() for _ in range(2)] == [None, None]
     assert seen_of(tmp_path) == ["begins", "begins", "ends"]
     assert seen_of(tmp_path, "waits") == ["begins", "ends"]
 
@@ -76,7 +76,7 @@ def test_a_cell_that_trains_with_ray_gets_the_cluster(ray: RayCluster, tmp_path:
     attempt = tried(tmp_path, sys.executable, "-c", USES_ALL, limit_s=60.0, cores=2)
     attempt = replace(attempt, device=CLUSTER)
     assert queue.start(attempt)
-    assert not until(queue).lost
+    assert until(queue).gave_up() is None
     assert (attempt.folder / "log.txt").read_text().splitlines()[-1] == "together"
 
 
@@ -90,10 +90,10 @@ def test_a_head_that_is_away_loses_nothing(ray: RayCluster, tmp_path: Path) -> N
     client = queue.queue._client  # type: ignore[attr-defined]
     client._address = "http://127.0.0.1:1"
     assert queue.start(waits)
-    assert until(queue).attempt == runs, "its files say that it ended"
+    assert until(queue) == runs, "its files say that it ended"
     assert queue.silent == "the Ray cluster does not answer"
     assert queue.queued() == {"waits": queue.silent}
     client._address = ray.address
-    assert not until(queue).lost
+    assert until(queue).gave_up() is None
     assert queue.silent == ""
     assert seen_of(tmp_path, "waits") == ["begins", "ends"]

@@ -29,7 +29,7 @@ def test_tries_leave_exit_codes_and_output_and_are_one_array(
     attempts = [tried(tmp_path, "sh", "-c", f"echo {n}; exit {n}", cell=f"c{n}") for n in range(3)]
     assert all(queue.start(one) for one in attempts)
     news = [until(queue) for _ in attempts]
-    assert {one.lost for one in news} == {""}
+    assert {one.gave_up() for one in news} == {None}
     assert [one.ended() for one in attempts] == [0, 1, 2]
     assert [(one.folder / "log.txt").read_text() for one in attempts] == ["0\n", "1\n", "2\n"]
     assert len([*(tmp_path / "slurm").glob("canary-*.json")]) == 1
@@ -54,7 +54,7 @@ def test_a_cancelled_job_is_lost_with_the_word_of_slurm(
     wait_for(lambda: holds_its_lock(attempt))
     slurm.told("scancel", *jobs_of(queue, attempt))
     news = until(queue)
-    assert news.lost.startswith("Slurm: CANCELLED")
+    assert (news.gave_up() or "").startswith("Slurm: CANCELLED")
     assert not attempt.is_running()
 
 
@@ -93,5 +93,5 @@ def test_cancel_ends_commands_and_jobs_and_the_next_start_runs_them(
     # Slurm still names the cancelled jobs, which cannot start any more.
     assert not any(again.adopt(one) for one in short)
     assert all(again.start(one) for one in short)
-    assert {until(again).lost, until(again).lost} == {""}
+    assert {until(again).gave_up(), until(again).gave_up()} == {None}
     assert seen_of(tmp_path, "c0") == ["begins", "begins", "ends"]

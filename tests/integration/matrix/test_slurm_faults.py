@@ -42,7 +42,7 @@ def test_a_node_goes_down(slurm: SlurmCluster, tmp_path: Path) -> None:
     node = node_of(slurm, job)
     slurm.told("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     news = until(queue)
-    assert news.lost.startswith("Slurm: NODE_FAIL"), news.lost
+    assert (news.gave_up() or "").startswith("Slurm: NODE_FAIL")
 
 
 def waits_in(queue: QueueLauncher, cell: str) -> bool:
@@ -62,7 +62,7 @@ def test_a_cell_that_is_preempted_twice_ends_once(slurm: SlurmCluster, tmp_path:
         wait_for(lambda: waits_in(queue, "one"))
         slurm.begin_now()
     news = until(queue)
-    assert not news.lost, news.lost
+    assert news.gave_up() is None
     assert seen_of(tmp_path) == ["begins", "begins", "begins", "ends"]
     assert attempt.starts() == 3
     outcome = judged(Cell("one", "run", None, ()), attempt)

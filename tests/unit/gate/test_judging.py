@@ -13,8 +13,7 @@ from canary.baseline.history import Context, save
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import ConfigError
 from canary.gate.base_config import held_settings, load_base_config, repository_path
-from canary.gate.grounds import Grounds, commit_of
-from canary.gate.judging import judge, paired
+from canary.gate.judging import Grounds, commit_of, judge, paired
 from canary.gate.records import Manifest, Part, Records
 from canary.github.status import Answer
 from canary.record import jsonio

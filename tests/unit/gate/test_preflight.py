@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.gate.preflight import gpu_problem
+from canary.gate.workspace import gpu_problem
 
 TOO_OLD = "UserWarning: The NVIDIA driver on your system is too old (found version 12020)."
 

@@ -26,7 +26,7 @@ def folder(root: Path) -> Path:
     run = made / "00-sft" / "current" / "run"
     run.mkdir(parents=True)
     (run / "metrics.json").write_text(jsonio.dumps(example().model_dump()), encoding="utf-8")
-    write_manifest(made, Manifest(parts=[Part(config="sft.yaml", name="sft", folder="00-sft")]))
+    write_manifest(made, Manifest(parts=[Part(config="sft.yaml", folder="00-sft")]))
     return made
 
 

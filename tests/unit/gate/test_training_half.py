@@ -15,7 +15,7 @@ from canary.gate import run_job
 from canary.gate.base_config import fork_point
 from canary.gate.inputs import TrainSettings
 from canary.gate.records import load_records
-from canary.gate.run_job import LONGEST_PROFILE, UNFINISHED, keep, told, train
+from canary.gate.run_job import KEPT, UNFINISHED, keep, settings_of, train
 from canary.gate.workspace import prepare, set_up
 from tests.contract.git_server import git
 
@@ -53,19 +53,19 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Configs and settings of the runs, which train nothing."""
     calls: list[tuple[str, list[str]]] = []
 
-    def alone(settings: Any, place: Any, config: str, overrides: list[str], *rest: Any) -> None:
-        calls.append((config, overrides))
+    def alone(canary: Any, overrides: list[str]) -> None:
+        calls.append((canary.config, overrides))
 
-    monkeypatch.setattr(run_job, "_run_alone", alone)
+    monkeypatch.setattr("canary.gate.run_job._Canary.run_alone", alone)
     return calls
 
 
 def test_each_config_has_its_part(environ: dict[str, str], ran: list[Any]) -> None:
     assert run(environ) == 0
     manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
-    assert [(part.config, part.name, part.error) for part in manifest.parts] == [
-        ("one.yaml", "tiny", ""),
-        ("two.yaml", "other", ""),
+    assert [(part.config, part.error) for part in manifest.parts] == [
+        ("one.yaml", ""),
+        ("two.yaml", ""),
     ]
     assert not manifest.error
 
@@ -73,11 +73,11 @@ def test_each_config_has_its_part(environ: dict[str, str], ran: list[Any]) -> No
 def test_what_was_done_stays_judged_when_the_process_is_ended(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def alone(settings: Any, place: Any, config: str, *rest: Any) -> None:
-        if config == "two.yaml":
+    def alone(canary: Any, overrides: list[str]) -> None:
+        if canary.config == "two.yaml":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_job, "_run_alone", alone)
+    monkeypatch.setattr("canary.gate.run_job._Canary.run_alone", alone)
     with pytest.raises(KeyboardInterrupt):
         run(environ)
     manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
@@ -161,8 +161,8 @@ def test_wrong_inputs_end_with_2_and_their_reason_in_the_records(
 
 
 def test_inputs_that_cannot_be_read_are_told_in_the_records_too(environ: dict[str, str]) -> None:
-    with pytest.raises(UsageError), told(environ):
-        TrainSettings.read(environ | {"CANARY_TIMEOUT_MINUTES": "abc"})
+    with pytest.raises(UsageError):
+        settings_of(environ | {"CANARY_TIMEOUT_MINUTES": "abc"})
     manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
     assert "input timeout-minutes is 'abc'" in manifest.error
 
@@ -251,7 +251,7 @@ def test_pairs_get_half_of_the_minutes(
 def test_rows_that_are_too_large_stay(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_job, "LARGEST_ROWS", 10)
+    monkeypatch.setitem(KEPT, "steps.jsonl", 10)
     run_folder = tmp_path / "run"
     run_folder.mkdir()
     (run_folder / "metrics.json").write_text("{}" * 20)
@@ -269,7 +269,7 @@ def test_a_profile_goes_with_the_record_and_a_trace_that_is_too_large_stays(
         (made / "profiler" / "operators.json").write_text("{}")
         (made / "profiler" / "trace.json").write_text("{}")
     with (large / "profiler" / "trace.json").open("wb") as stream:
-        stream.truncate(LONGEST_PROFILE + 1)
+        stream.truncate(int(KEPT["profiler/trace.json"]) + 1)
     linked.mkdir()
     (linked / "profiler").symlink_to(small / "profiler")
     for made in (small, large, linked):

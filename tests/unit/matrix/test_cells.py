@@ -13,7 +13,7 @@ from canary.cli.verbs import app
 from canary.errors import ConfigError
 from canary.matrix.cells import Cell, cells_of
 from canary.matrix.document import Verb, read_matrix
-from canary.matrix.run import command_of
+from canary.matrix.running import command_of
 
 
 def cells(tmp_path: Path, **document: Any) -> tuple[Cell, ...]:

@@ -15,7 +15,7 @@ import pytest
 
 from canary.errors import UsageError
 from canary.matrix.answer import View
-from canary.matrix.attempt import TIMED_OUT, Attempt, News
+from canary.matrix.attempt import TIMED_OUT, Attempt
 from canary.matrix.cells import Cell
 from canary.matrix.local import LocalLauncher
 from canary.matrix.outcomes import Outcome
@@ -33,8 +33,8 @@ def launcher(folder: Path, cores: int = 1, gpus: tuple[int, ...] = ()) -> LocalL
     return LocalLauncher(mine[:cores], gpus, None, folder / "pool")
 
 
-def until(one: LocalLauncher) -> News:
-    """Wait for the next news."""
+def until(one: LocalLauncher) -> Attempt:
+    """Wait for the next try that is over."""
     end = time.monotonic() + HALF_A_MINUTE
     while time.monotonic() < end:
         for news in one.poll():
@@ -47,7 +47,7 @@ def test_a_try_leaves_its_exit_code_and_output(tmp_path: Path) -> None:
     local = launcher(tmp_path)
     attempt = tried(tmp_path, "sh", "-c", "exit 3")
     assert local.start(attempt)
-    assert not until(local).lost
+    assert until(local).gave_up() is None
     assert attempt.ended() == 3
     assert not attempt.is_running()
 
@@ -65,7 +65,7 @@ def test_a_killed_try_is_lost_with_its_reason(tmp_path: Path) -> None:
     attempt = tried(tmp_path, "sh", "-c", "kill -9 $(ps -o ppid= $PPID)")
     assert local.start(attempt)
     news = until(local)
-    assert news.lost == "its process was ended by signal 9"
+    assert news.gave_up() == "its process was ended by signal 9"
 
 
 def test_devices_are_shared_by_two_matrices(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_devices_are_shared_by_two_matrices(tmp_path: Path) -> None:
     assert not second.start(tried(tmp_path, "true", cell="short"))
     first.cancel()
     assert second.start(tried(tmp_path, "true", cell="short"))
-    assert not until(second).lost
+    assert until(second).gave_up() is None
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["cancelled", "its shell is killed"])
@@ -208,4 +208,4 @@ def test_a_matrix_says_so_before_it_waits_for_a_try_of_a_killed_one(tmp_path: Pa
         judged = Outcome("pass", "")
         Matrix(tmp_path, [entry], local, lambda _: attempt, lambda *_: judged, view.told).run()
     assert said[:2] == ["0 of 1 done · one runs", "it waits"]
-    assert entry.state == "done"
+    assert entry.outcome is not None

@@ -86,7 +86,7 @@ def test_a_hostile_answer_is_one_harmless_line(tmp_path: Path) -> None:
     (tmp_path / "check" / "one" / "metrics.json").write_text('{"exact": "\\u001b[2J"}')
     assert told(tmp_path, "check", 0).verdict == "error"
     (tmp_path / "log.txt").write_text("\x1b[31m| <img src=x> |\n")
-    entry = Entry(Cell("one", "run", "c", ()), "done", told(tmp_path, "run", 4))
+    entry = Entry(Cell("one", "run", "c", ()), told(tmp_path, "run", 4))
     answer = answer_of([entry], "m")
     assert "\x1b" not in answer_text(answer, "text", tmp_path)
     assert "<img" not in answer_text(answer, "markdown", tmp_path)

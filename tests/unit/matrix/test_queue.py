@@ -10,16 +10,18 @@ import pytest
 
 from canary.errors import MachineError
 from canary.matrix import queue as queue_module
-from canary.matrix.attempt import Attempt, News
-from canary.matrix.queue import STUCK_S, Patience, QueueLauncher, Seen
+from canary.matrix.attempt import Attempt
+from canary.matrix.document import Slurm
+from canary.matrix.queue import STUCK_S, QueueLauncher, Seen
 
-PATIENCE = Patience(in_queue=600.0, between_looks=1.0, for_files=30.0)
+PATIENCE = Slurm(kind="slurm", longest_wait=10.0, poll=1.0, late=30.0)
 
 
 class Stand:
     """A queue that says what a test wants."""
 
     name = "Stand"
+    most_waiting: int | None = None
 
     def __init__(self) -> None:
         self.says: Seen | None = Seen("waits", "no place")
@@ -67,7 +69,7 @@ def tried(folder: Path, cell: str = "one", limit_s: float = 60.0) -> Attempt:
     return Attempt(cell, folder / cell, ("true",), folder, {}, limit_s)
 
 
-def later(launcher: QueueLauncher, time: Time, seconds: float) -> list[News]:
+def later(launcher: QueueLauncher, time: Time, seconds: float) -> list[Attempt]:
     time.now += seconds
     return [*launcher.poll()]
 
@@ -88,7 +90,7 @@ def test_what_is_refused_is_lost_with_the_reason(tmp_path: Path, time: Time) -> 
     launcher = QueueLauncher(stand, PATIENCE)
     assert launcher.start(tried(tmp_path))
     (news,) = launcher.poll()
-    assert news.lost == stand.refuses
+    assert news.gave_up() == stand.refuses
     assert not launcher.queued()
 
 
@@ -97,7 +99,7 @@ def test_a_try_that_never_starts_is_cancelled_with_the_reason(tmp_path: Path, ti
     assert launcher.queued() == {"one": "no place"}
     assert not later(launcher, time, 590.0)
     (news,) = later(launcher, time, 20.0)
-    assert news.lost == "it waited 10 minutes in the queue of Stand: no place"
+    assert news.gave_up() == "it waited 10 minutes in the queue of Stand: no place"
     assert stand.stopped == ["one"]
 
 
@@ -107,7 +109,7 @@ def test_a_try_that_does_not_end_is_stopped(tmp_path: Path, time: Time) -> None:
     assert not later(launcher, time, 2.0)
     assert not later(launcher, time, attempt.limit_s + STUCK_S - 5.0)
     (news,) = later(launcher, time, 10.0)
-    assert news.lost == "it still runs after its 1 minutes: RUNNING on n1"
+    assert news.gave_up() == "it still runs after its 1 minutes: RUNNING on n1"
     assert stand.stopped == ["one"]
 
 
@@ -119,7 +121,7 @@ def test_files_may_come_late(tmp_path: Path, time: Time, says: Seen | None) -> N
     assert not later(launcher, time, 20.0)
     (attempt.folder / "ended").write_text("0\n")
     (news,) = later(launcher, time, 2.0)
-    assert not news.lost
+    assert news.gave_up() is None
 
 
 def test_a_preempted_try_waits_again_and_its_time_begins_anew(tmp_path: Path, time: Time) -> None:

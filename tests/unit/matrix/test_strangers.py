@@ -197,7 +197,7 @@ def test_no_text_of_a_cell_is_a_command_of_a_jobs_log(tmp_path: Path, where: str
         (tmp_path / where).write_text(EVIL)
     if where == "gave-up":
         (tmp_path / "ended").unlink()
-    entry = Entry(cell, "done", outcome_of(cell, attempt, None, save_to=False))
+    entry = Entry(cell, outcome_of(cell, attempt, None, save_to=False))
     said: list[str] = []
     matrix = Matrix(tmp_path, [entry], LocalLauncher([0], (), None), None, None)  # type: ignore[arg-type]
     View(said.append, lambda: 0.0).told(matrix)

@@ -21,7 +21,7 @@ from canary.record.folder import RunFolder, start_record, this_process
 from canary.record.ranks import rank_path
 from canary.record.step_row import Row
 from canary.record.types import Launch, Owner, RunRecord
-from canary.serve.server import ServeRequest, bound, serve
+from canary.serve.server import bound, serve
 from tests.unit.comparing import record
 from tests.unit.pages.making import rows
 
@@ -95,15 +95,14 @@ def serving(root: Path, *, port: int = 0) -> Iterator[str]:
     addresses: SimpleQueue[str] = SimpleQueue()
     servers: list[ThreadingHTTPServer] = []
 
-    def kept(request: ServeRequest) -> ThreadingHTTPServer:
-        servers.append(bound(request))
+    def kept(folder: Path, port: int) -> ThreadingHTTPServer:
+        servers.append(bound(folder, port))
         return servers[0]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("canary.serve.server.bound", kept)
         patch.setattr("os.nice", lambda _: 0)
-        request = ServeRequest(root, port)
-        thread = threading.Thread(target=serve, args=(request, addresses.put))
+        thread = threading.Thread(target=serve, args=(root, port, addresses.put))
         thread.start()
         try:
             yield addresses.get(timeout=30)

@@ -10,9 +10,8 @@ import pytest
 from canary.record import jsonio
 from canary.record.folder import RunFolder
 from canary.record.step_row import Row, RowAlert
-from canary.serve.following import Following
 from canary.serve.listing import Place
-from canary.serve.live import LiveRun
+from canary.serve.live import Following, LiveRun
 from tests.unit.serve.running import add_rows, files_of, of_the_dead, rewrite, rows_between, running
 
 ALERT: RowAlert = {

@@ -9,12 +9,12 @@ import time
 import pytest
 
 from canary.errors import MachineError
-from canary.github import confined
+from canary.gate import page
 
 
 def test_the_process_knows_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "secret")
-    said = confined.confined(subprocess.getoutput, "env")
+    said = page.confined(subprocess.getoutput, "env")
     assert "PATH=" in said
     assert "secret" not in said
     assert "GITHUB" not in said
@@ -22,10 +22,10 @@ def test_the_process_knows_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_process_that_dies_is_one_clear_line() -> None:
     with pytest.raises(MachineError, match="its process ended with exit code -6"):
-        confined.confined(os.abort)  # type: ignore[arg-type]
+        page.confined(os.abort)  # type: ignore[arg-type]
 
 
 def test_a_process_without_end_is_ended_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confined, "WALL_S", 0.3)
+    monkeypatch.setattr(page, "WALL_S", 0.3)
     with pytest.raises(MachineError, match=r"it takes more than 0\.3 s"):
-        confined.confined(time.sleep, 60)  # type: ignore[arg-type]
+        page.confined(time.sleep, 60)  # type: ignore[arg-type]

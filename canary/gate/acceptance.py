@@ -11,20 +11,24 @@ the acceptance, and it is valid for no other commit.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
 from github.IssueEvent import IssueEvent
 from github.PullRequest import PullRequest
-from github.Repository import Repository
 
+from canary.gate.base_config import repository_path
+from canary.gate.gathering import Target
 from canary.github.client import Hub, Refused
 from canary.github.comment import parse
-from canary.github.event import ACCEPT_LABEL
-from canary.github.statuses import CONTEXT, Posted, statuses
-from canary.github.sticky import BOT, find_all
+from canary.github.status import key_of
+from canary.github.statuses import Posted, context_of, statuses
+from canary.github.sticky import comment_author, find_all
 
+NOTHING_TO_READ = (
+    "with `comment: never` and `status: false` you cannot see the result; turn one on, "
+    "or accept by hand after the merge: gh workflow run canary.yml -f accept=REASON"
+)
 WRITERS = ("admin", "maintain", "write")
 
 
@@ -47,72 +51,78 @@ class Acceptance:
         return f"label {self.label} by {self.by} on #{self.pull_request} at {self.head_sha[:9]}"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """An acceptance, or a note on why the label does not count."""
-
-    acceptance: Acceptance | None
-    note: str = ""
-    """Why a label does not count; empty without a label."""
+Asked = tuple[Acceptance | None, str]
+"""An acceptance, and a note on why a label does not count; empty without a label."""
+NOT_ASKED: Asked = (None, "")
 
 
-def acceptance_of(
-    hub: Hub,
-    repository: Repository,
-    pull: PullRequest,
-    head: str,
-    keys: Collection[str],
-    *,
-    label: str = ACCEPT_LABEL,
-    context: str = CONTEXT,
-    author: str = BOT,
-    labelled: bool = False,
-) -> Asked:
-    """Return whether someone with write permission accepted this head commit.
-
-    `keys`: keys of this job's canaries; `context`: of its status; `author`: login that writes our
-    comments; `labelled`: whether that label has started this run.
+def acceptance(target: Target) -> Asked:
+    """Return who accepted the change: in a dispatched run, or by a label on the pull request or
+    on the merged one.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
     """
-    what = f"the labels of #{pull.number}"
+    settings, intent, hub = target.settings, target.intent, target.world.hub
+    if intent.accept_reason:
+        return Acceptance(settings.actor, "", intent.head_sha, 0, intent.accept_reason), ""
+    pull, head = target.pull, intent.head_sha
+    if pull is None and intent.writes_baseline:
+        pull = _merged_pull(hub, intent.head_sha)
+        head = pull.head.sha if pull is not None else ""
+    if (number := intent.queued) is not None:
+        pull = hub.read(f"#{number}", lambda: hub.repository.get_pull(number))
+        head = pull.head.sha
+    if pull is None:
+        return NOT_ASKED
+    accepted, note = _by_label(target, pull, head)
+    if note and settings.comment == "never" and not settings.status:
+        note = f"label {settings.label} ignored: {NOTHING_TO_READ}"
+    return accepted, note
+
+
+def _by_label(target: Target, pull: PullRequest, head: str) -> Asked:
+    """Return whether someone with write permission accepted this head commit."""
+    settings, intent, hub = target.settings, target.intent, target.world.hub
+    label, what = settings.label, f"the labels of #{pull.number}"
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
-        return Asked(None)
+        return NOT_ASKED
     event = hub.read(what, lambda: _last_labelling(pull, label))
+    author = comment_author(hub)
     comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
     body, updated = hub.read(
         what, lambda: (comment.body, comment.updated_at) if comment else ("", None)
     )
     judged = {one.key: one for one in parse(body) if one.sha == head and one.verdict != "error"}
+    paths = (repository_path(settings.folder, config) for config in settings.configs)
+    keys = {key_of(path, settings.job) for path in paths}
     given = False
-    if judged.keys() >= set(keys):
+    if judged.keys() >= keys:
         older = event is not None and updated is not None and updated < event.created_at
         given = older or any(judged[key].accepted for key in keys)
     if not given:
         # There may be no comment, or another job has rewritten it since the label was set.
-        known = _answers(hub, repository, head, context)
-        began = labelled and pull.head.sha == head
+        context = context_of(settings.name, pull.base.ref, intent.default_branch)
+        known = _answers(hub, head, context)
+        began = intent.accepting and pull.head.sha == head
         given = any(one.word == "accepted" for one in known) or (
             began and event is not None and any(one.at < event.created_at for one in known)
         )
     if not given:
-        return Asked(
-            None,
+        return None, (
             f"label {label} ignored: it must be set after the answer on {head[:9]}; "
-            "remove the label and set it again",
+            "remove the label and set it again"
         )
     by = event.actor.login if event is not None and event.actor else ""
-    if _permission(hub, repository, by) not in WRITERS:
-        return Asked(
-            None,
+    if _permission(hub, by) not in WRITERS:
+        return None, (
             f"label {label} ignored: {by or 'its setter'} has no write permission; "
-            "someone with write permission must set it",
+            "someone with write permission must set it"
         )
-    return Asked(Acceptance(by, label, head, pull.number))
+    return Acceptance(by, label, head, pull.number), ""
 
 
-def merged_pull(hub: Hub, repository: Repository, sha: str) -> PullRequest | None:
+def _merged_pull(hub: Hub, sha: str) -> PullRequest | None:
     """Return the pull request whose merge, squash or rebase made a commit; None for a direct push.
 
     Raises:
@@ -122,7 +132,7 @@ def merged_pull(hub: Hub, repository: Repository, sha: str) -> PullRequest | Non
         f"the pull request of {sha[:9]}",
         lambda: [
             pull
-            for pull in repository.get_commit(sha).get_pulls()
+            for pull in hub.repository.get_commit(sha).get_pulls()
             if pull.merged_at is not None and pull.merge_commit_sha == sha
         ],
     )
@@ -139,7 +149,7 @@ def _last_labelling(pull: PullRequest, label: str) -> IssueEvent | None:
     return last if last is not None and last.event == "labeled" else None
 
 
-def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[Posted]:
+def _answers(hub: Hub, sha: str, context: str) -> list[Posted]:
     """Return our verdicts in a commit's statuses, if the token may read them.
 
     Raises:
@@ -147,18 +157,17 @@ def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[P
     """
     with suppress(Refused):
         found = hub.read(
-            f"the answers on {sha[:9]}", lambda: list(statuses(repository, sha, context))
+            f"the answers on {sha[:9]}", lambda: list(statuses(hub.repository, sha, context))
         )
         return [one for one in found if one.state in ("success", "failure")]
     return []
 
 
-def _permission(hub: Hub, repository: Repository, login: str) -> str:
+def _permission(hub: Hub, login: str) -> str:
     if not login:
         return ""
     try:
-        return hub.read(
-            f"the permission of {login}", lambda: repository.get_collaborator_permission(login)
-        )
+        ask = hub.repository.get_collaborator_permission
+        return hub.read(f"the permission of {login}", lambda: ask(login))
     except Refused:
         return ""
