@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from canary.config.checks import check_together, check_used, refusing
 from canary.config.metric_gates import HINTS as GATE_HINTS
 from canary.config.metric_gates import MetricGate, gate_key
+from canary.config.samples import BUILTIN
 from canary.config.schema import CanaryConfig, ProfilerConfig
 from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
@@ -27,9 +28,6 @@ from canary.config.trainers import (
     users_of,
 )
 from canary.errors import ConfigError, did_you_mean, nearest, replaced
-
-BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
-"""The config of `canary run` without an argument."""
 
 DEFAULT = "default"
 FROM_COMMAND = "from command"

@@ -67,8 +67,6 @@ class TrainerRow:
     """Returns the first problem of its config, or None."""
     bound_to_micro_batch: Callable[[Arguments], str] = trainer_rules.bound_by_nothing
     """Returns why these `trainer_args` make a row's loss depend on other rows; else empty."""
-    sample: tuple[str, ...] = ()
-    """Further lines of its sample configs."""
 
     rows: str = ""
     """The shape of its data, a key of `canary.inputs.row_shapes.SHAPES`."""
@@ -217,11 +215,6 @@ TRAINERS: dict[str, TrainerRow] = {
         },
         defaults=_ONLINE_DEFAULTS,
         refuses=trainer_rules.ppo_refuses,
-        sample=(
-            "",
-            "ppo:",
-            "  reward_model: embedded/reward # or null: score by `answer`",
-        ),
         rows="scored prompt",
         reference=True,
         no_dropout=True,
