@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from canary.config.checks import check_together, check_used, refusing
+from canary.config.checks import conflicts, unused
 from canary.config.metric_gates import HINTS as GATE_HINTS
 from canary.config.metric_gates import MetricGate, gate_key
 from canary.config.samples import BUILTIN
@@ -19,6 +19,7 @@ from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, SpeedCo
 from canary.config.source import Origins, apply_overrides, read_chain
 from canary.config.spans import look_steps, warmup_steps
 from canary.config.threshold_keys import ThresholdsConfig
+from canary.config.trainer_rules import Refusal
 from canary.config.trainers import (
     BUILT_IN_STEPS,
     EXEC_DEFAULTS,
@@ -99,10 +100,17 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
         given = CanaryConfig.model_validate(values)
     except ValidationError as error:
         raise _wrong(error, values, origins, name) from error
-    check_used(values, given, refusing(origins, name))
+    _refuse(unused(values, given), origins, name)
     config, origins = _resolve(given, origins)
-    check_together(config, refusing(origins, name))
+    _refuse(conflicts(config), origins, name)
     return LoadedConfig(config, _all_origins(config, origins), source)
+
+
+def _refuse(refusals: Iterable[Refusal], origins: Origins, source: str) -> None:
+    """Raise the first refusal, with the place where its key was set."""
+    for key, message, hint in refusals:
+        place = origins.get(key, source)
+        raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
 
 
 def gates_in(

@@ -244,3 +244,8 @@ class CanaryConfig(_WithImport):
     def trainer(self) -> TrainerRow:
         """The trainer's row in `TRAINERS`."""
         return trainer_row(self.training_type)
+
+    @property
+    def bound_to_micro_batch(self) -> str:
+        """Why a row's loss depends on the rows of its micro-batch; empty if it does not."""
+        return self.trainer.bound_to_micro_batch(self.trainer_args)
