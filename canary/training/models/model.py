@@ -23,8 +23,7 @@ from transformers import (
 )
 
 from canary.errors import ConfigError, InputError
-from canary.inputs.embedded import reward_dir, tiny_dir
-from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name, require_known
+from canary.inputs.embedded import RANDOM_SIZES, parse_random_name, reward_dir, tiny_dir
 from canary.inputs.locations import model_folder
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
@@ -273,9 +272,8 @@ _MAX_POSITIONS = 2048
 def random_llama(size: str, seed: int, dtype: torch.dtype, vocab_size: int) -> LlamaForCausalLM:
     """Return a Llama of RANDOM_SIZES[size] with weights drawn from `seed`, in `dtype`.
 
-    The global CPU generator does not change. Raises InputError for an unknown size.
+    The global CPU generator does not change.
     """
-    require_known(size)
     from transformers import LlamaConfig, LlamaForCausalLM
 
     shape = RANDOM_SIZES[size]
