@@ -21,8 +21,8 @@ Real = Annotated[float, BeforeValidator(as_number)]
 
 
 class Strict(BaseModel):
-    """Frozen; refuses unknown keys and converts no types silently. The text below a key, or its
-    `description` if that is longer than a line, is what docs and the schema say about it."""
+    """Frozen; refuses unknown keys and converts no types silently. Docs and schema show the text
+    below a key; a text of several lines is its `description`."""
 
     model_config = ConfigDict(
         frozen=True,
