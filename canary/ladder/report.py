@@ -17,7 +17,7 @@ from canary.report.inline import Inline
 from canary.report.lines import figures, wrapped
 from canary.report.numbers import significant
 from canary.report.pages import can_draw, leave_page
-from canary.report.render import FORMATS, check_format, environment, tidy, write_text
+from canary.report.render import FORMATS, environment, tidy, write_text
 
 if TYPE_CHECKING:
     from canary.report.charts.chart import Chart
@@ -58,12 +58,7 @@ class Report:
 
 
 def result_text(found: Ladder, form: str, width: int | None = None) -> str:
-    """Render a result as `text`, `markdown` or `json`. Lines of text fit `width`.
-
-    Raises:
-        UsageError: unknown format.
-    """
-    check_format(form)
+    """Render a result as `text`, `markdown` or `json`. Lines of text fit `width`."""
     if form == "json":
         return jsonio.dumps(_document(found), indent=1) + "\n"
     report = report_of(found)
@@ -219,7 +214,7 @@ def _answer(ladder: Ladder) -> str:
     if unsafe:
         learn = "does not learn" if len(unsafe) == 1 else "do not learn"
         return f"UNSAFE: {', '.join(unsafe)} {learn} the same as the baseline. {gain}"
-    if unguarded := [one.level for one in ladder.levels if one.unguarded]:
+    if unguarded := [one.level for one in ladder.levels if not one.safe]:
         return f"Not guarded: {', '.join(unguarded)}. {gain}"
     if unmeasured := [one.level for one in ladder.levels if one.problem]:
         return f"No speed-up measured: {', '.join(unmeasured)}. {gain}"
@@ -247,7 +242,7 @@ def _gain(ladder: Ladder) -> str:
 def _guard(level: LevelFound) -> str:
     if level.guarded is None:
         return "-"
-    return "UNSAFE" if level.unsafe else "not run" if level.unguarded else "holds"
+    return "holds" if level.safe else "UNSAFE" if level.unsafe else "not run"
 
 
 def _figures(found: Figures | None) -> Cells:
