@@ -66,23 +66,16 @@ class MetricGate(Strict):
     """Last step that counts; negative: from the end."""
     step: int | None = None
     """For `at`: the step; negative: from the end."""
-    of_step: int | None = Field(
-        None,
-        description=(
-            "Divide the statistic by the value at this step of the same run; then a limit of 0.6 "
-            "is 60% of it."
-        ),
-    )
+    of_step: int | None = None
+    """Divide the statistic by the value at this step of the same run; then a limit of 0.6 is 60% of
+    it."""
     above: Real | None = None
     """For `share_above`: values at or above this are counted."""
     worse: Worse | None = None
     """The bad direction; not needed for metrics that the canary knows."""
-    limit: Annotated[float | str, BeforeValidator(_as_limit)] = Field(
-        description=(
-            "A number: of the metric itself. `5%`: relative to the baseline. `history`: from the "
-            "spread of the stored runs."
-        ),
-    )
+    limit: Annotated[float | str, BeforeValidator(_as_limit)] = Field()
+    """A number: of the metric itself. `5%`: relative to the baseline. `history`: from the spread of
+    the stored runs."""
     exclusive: bool = False
     """The limit itself fails too; for a number."""
     spikes: int = Field(1, ge=0, le=MOST_SPIKES)

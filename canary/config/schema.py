@@ -94,13 +94,10 @@ class CanaryConfig(_WithImport):
     trust_remote_code: bool = False
     """Run the code that comes with a hub model."""
     attn_implementation: str | None = Field(
-        None,
-        pattern=r"^(eager|sdpa|flash_attention_[23]|[\w.-]+/[\w.-]+(@[\w.-]+)?(:\w+)?)$",
-        description=(
-            "Attention kernel: `eager`, `sdpa`, `flash_attention_2`, `flash_attention_3`, or one "
-            "from the hub (`kernels-community/flash-attn2`); null: transformers chooses."
-        ),
+        None, pattern=r"^(eager|sdpa|flash_attention_[23]|[\w.-]+/[\w.-]+(@[\w.-]+)?(:\w+)?)$"
     )
+    """Attention kernel: `eager`, `sdpa`, `flash_attention_2`, `flash_attention_3`, or one from the
+    hub (`kernels-community/flash-attn2`); null: transformers chooses."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """`bfloat16` and `float16` train under autocast with float32 master weights."""
     use_peft: bool = False
@@ -168,29 +165,15 @@ class CanaryConfig(_WithImport):
     speed: SpeedConfig = Field(default_factory=lambda: SpeedConfig())
     """Switches that make training faster."""
 
-    reward_functions: tuple[DottedPath, ...] = Field(
-        (),
-        strict=False,
-        description=(
-            "Your reward functions, each `package.module:function`, called as trl calls them. The "
-            "data then needs no `answer` column."
-        ),
-    )
-    data_collator: DottedPath | None = Field(
-        None,
-        description=(
-            "`package.module:function` that turns a list of tokenized rows into a batch, or a "
-            "class that is built with the tokenizer."
-        ),
-    )
-    callbacks: tuple[DottedPath, ...] = Field(
-        (),
-        strict=False,
-        description=(
-            "Each `package.module:name` is a callback, a TrainerCallback class, or a function that "
-            "returns a callback."
-        ),
-    )
+    reward_functions: tuple[DottedPath, ...] = Field((), strict=False)
+    """Your reward functions, each `package.module:function`, called as trl calls them. The data
+    then needs no `answer` column."""
+    data_collator: DottedPath | None = None
+    """`package.module:function` that turns a list of tokenized rows into a batch, or a class that
+    is built with the tokenizer."""
+    callbacks: tuple[DottedPath, ...] = Field((), strict=False)
+    """Each `package.module:name` is a callback, a TrainerCallback class, or a function that returns
+    a callback."""
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     """`auto`, `cpu`, `cuda` or `cuda:N`."""
     threads: int | None = Field(1, ge=1)
@@ -204,18 +187,12 @@ class CanaryConfig(_WithImport):
 
     stop_on: Literal["low", "medium", "high", "critical"] | None = None
     """Stop training at an alert of this severity or higher; the run then fails."""
-    metrics_warmup_steps: int | None = Field(
-        None,
-        ge=0,
-        description="Steps after the look that the speeds leave out; null: 4 (10 without a look), "
-        "or a fifth of them if less.",
-    )
-    look_steps: int = Field(
-        LOOK_STEPS,
-        ge=0,
-        description="First steps that are looked at closely and not timed: at most a third of all, "
-        "unless `exact` ends the training there; 0: no look.",
-    )
+    metrics_warmup_steps: int | None = Field(None, ge=0)
+    """Steps after the look that the speeds leave out; null: 4 (10 without a look), or a fifth of
+    them if less."""
+    look_steps: int = Field(LOOK_STEPS, ge=0)
+    """First steps that are looked at closely and not timed: at most a third of all, unless `exact`
+    ends the training there; 0: no look."""
     exact: bool = False
     """End the training after the look; speeds are not compared."""
     repeats: int = Field(1, ge=1)

@@ -22,7 +22,7 @@ Real = Annotated[float, BeforeValidator(as_number)]
 
 class Strict(BaseModel):
     """Frozen; refuses unknown keys and converts no types silently. Docs and schema show the text
-    below a key; a text of several lines is its `description`."""
+    below a key as what it means."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -37,13 +37,9 @@ class Strict(BaseModel):
 class ImportConfig(Strict):
     """What a command leaves that another program recorded: the run's record is made from it."""
 
-    source: str = Field(
-        min_length=1,
-        description=(
-            "File or folder that the command fills, relative to the working folder; `-`: the "
-            "command's own output."
-        ),
-    )
+    source: str = Field(min_length=1)
+    """File or folder that the command fills, relative to the working folder; `-`: the command's own
+    output."""
     format: str | None = Field(None, min_length=1)
     """Format of the source; null: found from the files."""
     preset: str | None = Field(None, min_length=1)
@@ -53,14 +49,9 @@ class ImportConfig(Strict):
 class PPOConfig(Strict):
     """Settings of PPO (Schulman et al. 2017, arXiv:1707.06347) on language models."""
 
-    reward_model: str | None = Field(
-        None,
-        min_length=1,
-        description=(
-            "Sequence classifier with one label: `embedded/reward`, a Hugging Face id or a local "
-            "folder; null: `reward_functions` score, or else the match with the `answer` column."
-        ),
-    )
+    reward_model: str | None = Field(None, min_length=1)
+    """Sequence classifier with one label: `embedded/reward`, a Hugging Face id or a local folder;
+    null: `reward_functions` score, or else the match with the `answer` column."""
     gamma: Real = Field(1.0, gt=0, le=1)
     """Discount factor of later rewards."""
     lam: Real = Field(0.95, ge=0, le=1)
@@ -83,14 +74,9 @@ class PPOConfig(Strict):
     """KL per sequence in nats that adaptation aims at."""
     horizon: int = Field(10_000, ge=1)
     """Completions over which the weight adapts."""
-    target_kl: Real | None = Field(
-        None,
-        gt=0,
-        description=(
-            "Stop a step's updates once the KL to the rollout's policy exceeds 1.5 times this; "
-            "null: never stop early."
-        ),
-    )
+    target_kl: Real | None = Field(None, gt=0)
+    """Stop a step's updates once the KL to the rollout's policy exceeds 1.5 times this; null: never
+    stop early."""
     ppo_epochs: int = Field(4, ge=1)
     """Passes over each rollout."""
     num_mini_batches: int = Field(1, ge=1)
@@ -117,13 +103,9 @@ class SpeedConfig(Strict):
     """KV cache: growing, of fixed size, or fixed with compiled decoding."""
     rollout_batch: Literal["micro", "whole"] | None = None
     """Sample micro-batch by micro-batch, or the whole rollout at once."""
-    lengths: Literal["fixed", "longest", "bucketed"] | None = Field(
-        None,
-        description=(
-            "Pad to the maximum length, or to the longest row of the micro-batch; `bucketed` also "
-            "sorts an update's rows by length."
-        ),
-    )
+    lengths: Literal["fixed", "longest", "bucketed"] | None = None
+    """Pad to the maximum length, or to the longest row of the micro-batch; `bucketed` also sorts an
+    update's rows by length."""
     optimizer: Literal["loop", "foreach", "fused"] | None = None
     """Run AdamW per tensor, over lists of tensors, or as one fused kernel."""
     prefetch: int | None = Field(None, ge=1)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from canary.config.checks import SAID_TWICE, given, speed_conflicts
+from canary.config.render import scalar
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES, CanaryConfig
 from canary.config.trainers import TRAINERS, users_of
 from canary.machine.environment import cpu_model, usable_cores
@@ -303,16 +304,9 @@ def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
     return config.model_copy(update=plain)
 
 
-def value_words(value: Any) -> str:
-    """Return a value as YAML writes it."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def settings_words(settings: Settings) -> str:
     """`key: value, key: value`."""
-    return ", ".join(f"{key}: {value_words(value)}" for key, value in settings.items())
+    return ", ".join(f"{key}: {scalar(value)}" for key, value in settings.items())
 
 
 def named(switch: Switch, choices: Sequence[Settings]) -> list[tuple[Choice, str]]:
@@ -321,6 +315,6 @@ def named(switch: Switch, choices: Sequence[Settings]) -> list[tuple[Choice, str
         return [(Choice(switch, choices[0]), switch.name)]
     # Values are enough: every choice of a switch sets the same keys.
     return [
-        (Choice(switch, one), " ".join([switch.name, *map(value_words, one.values())]))
+        (Choice(switch, one), " ".join([switch.name, *map(scalar, one.values())]))
         for one in choices
     ]
