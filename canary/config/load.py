@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import reprlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +105,7 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
     _refuse(unused(values, given), origins, name)
     config, origins = _resolve(given, origins)
     _refuse(conflicts(config), origins, name)
-    return LoadedConfig(config, _all_origins(config, origins), source)
+    return LoadedConfig(config, defaultdict(partial(str, DEFAULT), origins), source)
 
 
 def _refuse(refusals: Iterable[Refusal], origins: Origins, source: str) -> None:
@@ -233,15 +235,3 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
         named["metrics_warmup_steps"] = FROM_STEPS
     named |= {key: "LoRA default" for key in missing if key in LORA_DEFAULTS}
     return config.model_copy(update=missing), origins | named
-
-
-def _all_origins(config: CanaryConfig, origins: Origins) -> Origins:
-    complete: Origins = {}
-    for key, value in config:
-        if isinstance(value, BaseModel):
-            for inner, _ in value:
-                dotted = f"{key}.{inner}"
-                complete[dotted] = origins.get(dotted, DEFAULT)
-        else:
-            complete[key] = origins.get(key, DEFAULT)
-    return complete | {key: place for key, place in origins.items() if "." in key}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from canary.report.render import FORMATS, environment, tidy, write_text
 
 if TYPE_CHECKING:
     from canary.report.charts.chart import Chart
+    from canary.report.charts.speedups import Guard
     from canary.report.page import Choice
 
 DOCUMENT_VERSION = 1
@@ -48,8 +50,6 @@ class Report:
     """Their titles, and lines of a label and a text."""
     notes: tuple[str, ...]
     folder: str
-    speeds: tuple[tuple[str, SpeedUp, str], ...]
-    """What is in the chart: name, speed-up and guard."""
 
     @property
     def legend(self) -> str:
@@ -123,7 +123,7 @@ def result_page(found: Ladder) -> str:
         choices=tuple(_choices(found)),
         notes=(*report.notes, *lines),
     )
-    return page_text(page, _charts(report))
+    return page_text(page, _charts(found))
 
 
 def _choices(ladder: Ladder) -> Iterator[Choice]:
@@ -150,18 +150,19 @@ def inline(found: Ladder) -> Inline:
         headings=tuple(HEADINGS[place] for place in places),
         rows=tuple(tuple(row[place] for place in places) for row in report.rows),
         more=". ".join((*filter(None, (switched,)), *report.notes)),
-        charts=_charts(report) if can_draw() else (),
+        charts=_charts(found) if can_draw() else (),
     )
 
 
-def _charts(report: Report) -> tuple[Chart, ...]:
+def _charts(ladder: Ladder) -> tuple[Chart, ...]:
     from canary.report.charts.speedups import Speed, speed_up_charts
 
-    speeds = [
-        Speed(name, one.ratio, one.low, one.high, guard)  # type: ignore[arg-type]
-        for name, one, guard in report.speeds
-    ]
-    return tuple(speed_up_charts("Speed-up of each level", report.answer, speeds))
+    baseline, *above = ladder.levels
+    speeds = [Speed(baseline.level, 1.0, None, None, "reference")]
+    for one in above:
+        if gain := one.cumulative:
+            speeds.append(Speed(one.level, gain.ratio, gain.low, gain.high, _guard(one)))
+    return tuple(speed_up_charts("Speed-up of each level", _answer(ladder), speeds))
 
 
 def _document(found: Ladder) -> dict[str, Any]:
@@ -179,7 +180,6 @@ def report_of(ladder: Ladder) -> Report:
     """Put a ladder into words."""
     rounds = counted(ladder.rounds, "round")
     place = f"{ladder.machine.words}; {rounds}, each launch in a separate process; {ladder.created}"
-    baseline, *above = ladder.levels
     return Report(
         title=f"Ladder of {ladder.headline}",
         place=place,
@@ -190,20 +190,16 @@ def report_of(ladder: Ladder) -> Report:
                 *_figures(one.figures),
                 speed_words(one.cumulative),
                 speed_words(one.step_up),
-                _guard(one),
+                "-" if one.guarded is None else _guard(one),
             )
             for one in ladder.levels
         ),
         sections=tuple(
             (level.level, tuple(_lines(level, below, ladder.levels)))
-            for level, below in zip(above, ladder.levels, strict=False)
+            for below, level in itertools.pairwise(ladder.levels)
         ),
         notes=ladder.notes,
         folder=str(ladder.folder),
-        speeds=(
-            (baseline.level, SpeedUp(1.0, None, None, ladder.rounds), "reference"),
-            *((one.level, one.cumulative, _guard(one)) for one in above if one.cumulative),
-        ),
     )
 
 
@@ -239,9 +235,7 @@ def _gain(ladder: Ladder) -> str:
     return f"{gain}: no sure gain, the interval includes 1." if speed.open else f"{gain}."
 
 
-def _guard(level: LevelFound) -> str:
-    if level.guarded is None:
-        return "-"
+def _guard(level: LevelFound) -> Guard:
     return "holds" if level.safe else "UNSAFE" if level.unsafe else "not run"
 
 

@@ -61,6 +61,14 @@ def test_extends_lays_files_over_each_other_and_keeps_their_lines(tmp_path: Path
     assert loaded.origins["seed"] == "default"
 
 
+def test_a_replaced_mapping_leaves_no_origins(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("trainer_args: {x: {y: 1}}\n")
+    (tmp_path / "top.yaml").write_text("extends: base.yaml\ntrainer_args:\n  x: 2\n")
+    loaded = load_config(tmp_path / "top.yaml")
+    assert loaded.origins["trainer_args.x"] == f"{tmp_path / 'top.yaml'}:3"
+    assert "trainer_args.x.y" not in loaded.origins
+
+
 def test_merge_keys_keep_the_lines_of_what_they_merge(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("thresholds:\n  <<: {max_nan_steps: 2}\n  max_inf_steps: 1\n")
