@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,16 @@ if TYPE_CHECKING:
     from canary.report.page import Choice
 
 DOCUMENT_VERSION = 1
-SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory", "GIL")
-"""Headings of figures."""
+SHOWN: dict[str, Callable[[float], str]] = {
+    "samples/s": lambda value: significant(value, 3),
+    "tokens/s": "{:,.0f}".format,
+    "step": lambda seconds: f"{significant(1000 * seconds, 3)} ms",
+    "GPU": "{:.0f}%".format,
+    "CPU (% of one core)": "{:.0f}%".format,
+    "memory": "{:,.0f} MB".format,
+    "GIL": "{:.1%}".format,
+}
+"""Headings of figures, in the order of `Figures`, and how each is written."""
 HEADINGS = ("level", *SHOWN, "speed-up", "step up", "guard")
 LEAST = ("GIL", "CPU (% of one core)", "GPU", "memory", "tokens/s")
 """Columns that a narrow terminal drops, in this order."""
@@ -241,21 +249,9 @@ def _guard(level: LevelFound) -> Guard:
 
 def _figures(found: Figures | None) -> Cells:
     """Return the cells of SHOWN."""
-    if found is None:
-        return ("-",) * len(SHOWN)
-    return (
-        significant(found.samples_per_s, 3),
-        _or_dash(found.tokens_per_s, "{:,.0f}"),
-        "-" if found.step_s is None else f"{significant(1000 * found.step_s, 3)} ms",
-        _or_dash(found.gpu_pct, "{:.0f}%"),
-        _or_dash(found.cpu_pct, "{:.0f}%"),
-        _or_dash(found.memory_mb, "{:,.0f} MB"),
-        _or_dash(found.gil_share, "{:.1%}"),
-    )
-
-
-def _or_dash(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
+    values = (None,) * len(SHOWN) if found is None else astuple(found)
+    forms = zip(values, SHOWN.values(), strict=True)
+    return tuple("-" if value is None else form(value) for value, form in forms)
 
 
 def speed_words(speed: SpeedUp | None) -> str:
