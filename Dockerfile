@@ -54,6 +54,7 @@ RUN python -m pip install --no-cache-dir --only-binary :all: --no-deps --require
 FROM stack AS project
 COPY pyproject.toml README.md LICENSE /source/
 COPY templates /source/templates
+COPY configs /source/configs
 COPY canary /source/canary
 RUN python -m pip install --no-cache-dir --no-deps --no-build-isolation --root /installed /source
 

@@ -1,4 +1,5 @@
-"""The verbs for a history in a folder or on the baseline branch: `canary baseline`, `history`."""
+"""The verbs for a history in a folder or on the baseline branch: `canary baseline`, `history`,
+`save-baseline`."""
 
 from __future__ import annotations
 
@@ -12,9 +13,13 @@ import typer
 
 from canary.cli.options import (
     BRANCH,
+    AcceptPeriod,
     Branch,
     Config,
+    Form,
     NoProgress,
+    Output,
+    OutputDir,
     RemoteName,
     Set,
     Verbose,
@@ -25,9 +30,6 @@ from canary.cli.terminal import sayer, stoppable
 if TYPE_CHECKING:
     from canary.baseline.branch import Remote
     from canary.baseline.origin import Surroundings
-
-
-from canary.cli.options import Form, Output
 
 baseline_app = typer.Typer(
     help="Manage baseline runs in a folder or on the baseline branch. The token comes from "
@@ -120,10 +122,7 @@ def baseline_push(
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     keep: Keep = KEEP,
-    accept: Annotated[
-        str | None,
-        typer.Option("--accept", metavar="REASON", help="Accept the change: begin a new period."),
-    ] = None,
+    accept: AcceptPeriod = None,
     verbose: Verbose = False,
 ) -> None:
     """Add completed runs to the baseline branch, in one commit."""
@@ -154,9 +153,7 @@ def baseline_bootstrap(
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     keep: Keep = KEEP,
-    output_dir: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder for run folders.")
-    ] = None,
+    output_dir: OutputDir = None,
     set_: Set = None,
     quiet: NoProgress = False,
     verbose: Verbose = False,
@@ -172,10 +169,7 @@ def baseline_bootstrap(
 
 
 def history(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of the history; default: the baseline branch."),
-    ] = None,
+    folder: History = None,
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     canary: Canary = None,
@@ -189,10 +183,9 @@ def history(
     from canary.baseline.ancestry import commits_between
     from canary.report.history_view import history_text
     from canary.report.lines import terminal_width
-    from canary.report.render import check_format, printed
+    from canary.report.render import printed
     from canary.trends.history import require_history, trends_in
 
-    check_format(form)
     require_history()
     with history_at(folder, remote, branch) as (root, shown):
         found = trends_in(root, shown, canary)
@@ -200,3 +193,19 @@ def history(
     text = history_text(found, form, width, shown, partial(commits_between, Path.cwd()))
     first = text.split("\n", 1)[0] if form == "text" else f"the trends of {shown}"
     printed(text, first, output)
+
+
+def save_baseline(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="SRC", help="A run's folder, name or record.", parser=run_path),
+    ],
+    destination: Annotated[
+        Path, typer.Argument(metavar="DST", help="A .json file, or the folder of a history.")
+    ],
+    accept: AcceptPeriod = None,
+) -> None:
+    """Save a completed run as a baseline."""
+    from canary.baseline.verbs import save_baseline
+
+    typer.echo(save_baseline(source, destination, accept))

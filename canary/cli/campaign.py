@@ -1,9 +1,10 @@
-"""The verbs that train one canary many times: `ab`, `bisect`, `calibrate`, `demo`, `ladder`."""
+"""The verbs that train many times: `ab`, `bisect`, `calibrate`, `demo`, `ladder`, `matrix`."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -79,9 +80,8 @@ def ab(
     from canary.campaign.ab import AbRequest, run_ab
     from canary.campaign.side import undisturbed
     from canary.report.pages import compared_in, leave_report
-    from canary.report.render import check_format, deliver, written
+    from canary.report.render import deliver, written
 
-    check_format(form)
     stoppable()
     with contextlib.ExitStack() as around:
         found, folder = run_ab(
@@ -153,9 +153,7 @@ def bisect(
     from canary.campaign.demo import typed_as
     from canary.errors import UsageError
     from canary.report.lines import terminal_width
-    from canary.report.render import check_format
 
-    check_format(form)
     stoppable()
     if config is None:
         raise UsageError("bisect needs a config", "canary bisect CONFIG --good REF")
@@ -270,9 +268,7 @@ def ladder(
     from canary.ladder.report import leave, result_text
     from canary.ladder.run import LadderRequest, run
     from canary.report.lines import terminal_width
-    from canary.report.render import check_format
 
-    check_format(form)
     stoppable()
     request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir)
     found = run(request, sayer(quiet))
@@ -280,3 +276,43 @@ def ladder(
     typer.echo(result_text(found, form, terminal_width(sys.stdout)), nl=False)
     sayer(quiet)(told)
     raise typer.Exit(EXIT_OK if found.passed else EXIT_REGRESSION)
+
+
+def matrix(
+    file: Annotated[Path, typer.Argument(metavar="MATRIX", help="YAML file with the cells.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run, and start nothing.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="CELL", help="Run this cell alone; may be repeated."),
+    ] = None,
+    output_dir: OutputDir = None,
+    form: Form = "text",
+    quiet: NoProgress = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run many canaries, each compared with its own history."""
+    from canary.matrix.answer import View, answer_of, answer_text, write_answer
+    from canary.matrix.running import load, plan_lines, run
+    from canary.report.lines import terminal_width
+
+    stoppable()
+    loaded = load(file, output_dir, only or ())
+    if dry_run:
+        typer.echo("\n".join(plan_lines(loaded.cells)))
+        return
+    say = sayer(quiet)
+    for line in (*plan_lines(loaded.cells), f"folder: {loaded.folder}"):
+        say(line)
+    try:
+        entries = run(loaded, View(say, time.monotonic).told)
+    except KeyboardInterrupt:
+        say(f"to go on, start the same command again with -o {loaded.folder}")
+        raise
+    answer = answer_of(entries, loaded.document.name)
+    if not only:
+        write_answer(answer, loaded.folder)
+    width = terminal_width(sys.stdout)
+    typer.echo(answer_text(answer, form, loaded.folder, width), nl=False)
+    raise typer.Exit(answer.exit_code)

@@ -74,14 +74,13 @@ def check(
     from canary.campaign.check import Checks, checked, compared_ways
     from canary.compare.rules import answers
     from canary.report.lines import terminal_width
-    from canary.report.render import check_format, render
+    from canary.report.render import render
     from canary.report.rules import answer_text, exit_code, listing, refuse_unknown
     from canary.runner.display.progress import listener_for
 
     if list_:
         typer.echo(listing(), nl=False)
         return
-    check_format(form)
     stoppable()
     loaded = _loaded(words or [], config, set_ or [])
     refuse_unknown(loaded)

@@ -1,4 +1,4 @@
-"""The verbs that read finished runs: `compare`, `profile`."""
+"""The verbs that read runs: `compare`, `report`, `profile`, `list`, `serve`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from canary.cli.baseline import Canary, history_at
 from canary.cli.options import (
+    BRANCH,
     Accept,
     AllChecks,
+    Branch,
     Form,
     Noise,
+    Open,
     Output,
+    RemoteName,
     Strict,
     ThresholdFile,
     Tier,
     Verbose,
     run_path,
 )
-from canary.errors import printable
+from canary.config.output import OUTPUT_DIR
+from canary.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from canary.compare.paths import Request
@@ -106,6 +112,63 @@ def _request(
     return Request(current, against, tier, threshold_file, noise, accept, source=source)
 
 
+def report(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="RUN [BASELINE...]",
+            help="A run and what to compare it with; a folder of a comparison or check; a history.",
+            parser=run_path,
+        ),
+    ] = None,
+    baseline: Baseline = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    canary: Canary = None,
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
+    noise: Noise = None,
+    repository: Repository = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File [report.html in that folder]."),
+    ] = None,
+    open_: Open = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write one HTML page with charts, readable offline."""
+    from functools import partial
+
+    from canary.baseline.history import is_history
+    from canary.compare.diagnosis.source_changes import source_between
+    from canary.compare.paths import Request
+    from canary.ladder.report import write_result
+    from canary.ladder.results import FILE as LADDER
+    from canary.report.pages import REPORT, require_charts, write_history, write_report
+
+    require_charts()
+    first = paths[0] if paths else None
+    if first is not None and first.name == LADDER:
+        first = first.parent
+    against = (*(paths or ())[1:], *(baseline or ()))
+    if first is None and remote is None:
+        raise UsageError("nothing to report", "canary report RUN [BASELINE...], or --remote origin")
+    if first is None or (is_history(first) and not against):
+        path = output or (first or Path()) / REPORT
+        with history_at(first, remote, branch) as (root, shown):
+            write_history(root, shown, path, canary)
+    elif not against and (first / LADDER).is_file():
+        path = output or first / REPORT
+        write_result(first, path)
+    else:
+        path = output or (first if first.is_dir() else first.parent) / REPORT
+        source = partial(source_between, repository or Path.cwd())
+        write_report(Request((first,), against, tier, threshold_file, noise, source=source), path)
+    typer.echo(f"wrote {path}")
+    if open_:
+        typer.launch(str(path.absolute()))
+
+
 def profile(
     run: Annotated[
         Path,
@@ -138,3 +201,33 @@ def profile(
         typer.echo(text, nl=False)
     else:
         write_text(output, text)
+
+
+OutputFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of runs.")]
+
+
+def list_(folder: OutputFolder = Path(OUTPUT_DIR), verbose: Verbose = False) -> None:
+    """List the runs of a folder, newest last."""
+    from canary.record.runs import runs_in
+    from canary.report.runs_table import runs_text
+
+    typer.echo(runs_text(runs_in(folder), folder))
+
+
+def serve(
+    folder: OutputFolder = Path(OUTPUT_DIR),
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
+    ] = 8642,
+    open_: Open = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the runs of a folder in the browser while they go on."""
+    from canary.serve.server import serve as serve_until_stopped
+
+    def ready(address: str) -> None:
+        typer.echo(f"{address}  (Ctrl-C ends it)")
+        if open_:
+            typer.launch(address)
+
+    serve_until_stopped(folder, port, ready)

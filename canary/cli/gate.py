@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +17,10 @@ from canary.errors import CanaryError
 
 if TYPE_CHECKING:
     from canary.gate.gathering import World
-    from canary.gate.inputs import ReportSettings
+    from canary.gate.inputs import ReportSettings, TrainSettings
     from canary.github.workflow import Job
+
+Environment = Mapping[str, str]
 
 gate_app = typer.Typer(
     help="Run steps of the action's jobs. Inputs come from environment variables.",
@@ -43,69 +44,64 @@ def _job() -> Job:
     return Job(log, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
 
 
-@contextlib.contextmanager
-def _annotated() -> Iterator[None]:
-    """Show an error that ends the job on the job's page too, not only in its log."""
+def _train_half(step: Callable[[TrainSettings, Environment, Callable[[str], None]], int]) -> None:
+    """Run a step of the job that trains, and end with its exit code."""
+    from canary.gate.run_job import settings_of
+
+    stoppable()
+    raise typer.Exit(step(settings_of(os.environ), os.environ, _say))
+
+
+def _report_half(step: Callable[[ReportSettings, World], int]) -> None:
+    """Run a step of the job that reports, and end with its exit code. An error that ends the job is
+    on the job's page too, not only in its log."""
+    from canary.baseline.branch import Remote
+    from canary.gate.gathering import World
+    from canary.gate.inputs import ReportSettings
+    from canary.github.client import connect
+
+    stoppable()
     try:
-        yield
+        settings = ReportSettings.read(os.environ)
+        hub = connect(settings.token, settings.api_url, settings.repository)
+        remote = Remote(settings.remote_url, settings.baseline_branch, settings.token)
+        code = step(settings, World(hub, remote, _job(), lambda: datetime.now(UTC)))
     except CanaryError as error:
         _job().say("error", str(error))
         raise
-
-
-def _world(settings: ReportSettings) -> World:
-    from canary.baseline.branch import Remote
-    from canary.gate.gathering import World
-    from canary.github.client import connect
-
-    hub = connect(settings.token, settings.api_url, settings.repository)
-    remote = Remote(settings.remote_url, settings.baseline_branch, settings.token)
-    return World(hub, remote, _job(), lambda: datetime.now(UTC))
+    raise typer.Exit(code)
 
 
 @gate_app.command("setup")
 def gate_setup(verbose: Verbose = False) -> None:
     """Run the repository's setup. It has network access."""
-    from canary.gate.run_job import settings_of
     from canary.gate.workspace import set_up
 
-    stoppable()
-    raise typer.Exit(set_up(settings_of(os.environ), os.environ, _say))
+    _train_half(set_up)
 
 
 @gate_app.command("run")
 def gate_run(verbose: Verbose = False) -> None:
     """Train every config and write the records folder."""
-    from canary.gate.run_job import settings_of, train
+    from canary.gate.run_job import train
 
-    stoppable()
-    raise typer.Exit(train(settings_of(os.environ), os.environ, _say))
+    _train_half(train)
 
 
 @gate_app.command("plan")
 def gate_plan(verbose: Verbose = False) -> None:
     """Name the jobs that the event asks for, and set the pending status."""
-    from canary.gate.inputs import ReportSettings
     from canary.gate.report_job import plan
 
-    stoppable()
-    with _annotated():
-        settings = ReportSettings.read(os.environ)
-        code = plan(settings, _world(settings))
-    raise typer.Exit(code)
+    _report_half(plan)
 
 
 @gate_app.command("report")
 def gate_report(verbose: Verbose = False) -> None:
     """Compare, comment, set the status, update the baseline."""
-    from canary.gate.inputs import ReportSettings
     from canary.gate.report_job import answer
 
-    stoppable()
-    with _annotated():
-        settings = ReportSettings.read(os.environ)
-        code = answer(settings, _world(settings))
-    raise typer.Exit(code)
+    _report_half(answer)
 
 
 @gate_app.command("prefetch")

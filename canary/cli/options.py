@@ -52,6 +52,7 @@ OutputDir = Annotated[
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write to this file, not to standard output.")
 ]
+Open = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if inconclusive.")]
 Tier = Annotated[
     str | None, typer.Option("--threshold-tier", help="Limits: default, smoke, perf or nightly.")
@@ -66,10 +67,25 @@ RemoteName = Annotated[
 ]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The baseline branch.")]
 BRANCH = "canary-baselines"
-Form = Annotated[str, typer.Option("--format", help="Output: text, markdown or json.")]
+
+
+def _known(form: str) -> str:
+    from canary.report.render import check_format
+
+    check_format(form)
+    return form
+
+
+Form = Annotated[
+    str, typer.Option("--format", callback=_known, help="Output: text, markdown or json.")
+]
 Accept = Annotated[
     str | None,
     typer.Option("--accept", metavar="REASON", help="Accept changed learning, for this reason."),
+]
+AcceptPeriod = Annotated[
+    str | None,
+    typer.Option("--accept", metavar="REASON", help="Accept the change: begin a new period."),
 ]
 StopOn = Annotated[
     str | None,

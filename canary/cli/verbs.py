@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import sys
 import traceback
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
 from canary import __version__
-from canary.cli.baseline import baseline_app, history
-from canary.cli.campaign import ab, bisect, calibrate, demo, ladder
+from canary.cli.baseline import baseline_app, history, save_baseline
+from canary.cli.campaign import ab, bisect, calibrate, demo, ladder, matrix
 from canary.cli.check import check
-from canary.cli.compare import compare, profile
+from canary.cli.compare import compare, list_, profile, report, serve
 from canary.cli.gate import gate_app
 from canary.cli.init import init
-from canary.cli.matrix import matrix
-from canary.cli.options import Config, Set, run_path
-from canary.cli.report import report
-from canary.cli.runs import list_, serve
+from canary.cli.options import Config, Set
 from canary.cli.terminal import (
     interrupted,
     leave_quietly,
@@ -104,25 +100,6 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-def save_baseline(
-    source: Annotated[
-        Path,
-        typer.Argument(metavar="SRC", help="A run's folder, name or record.", parser=run_path),
-    ],
-    destination: Annotated[
-        Path, typer.Argument(metavar="DST", help="A .json file, or the folder of a history.")
-    ],
-    accept: Annotated[
-        str | None,
-        typer.Option("--accept", metavar="REASON", help="Accept the change: begin a new period."),
-    ] = None,
-) -> None:
-    """Save a completed run as a baseline."""
-    from canary.baseline.verbs import save_baseline
-
-    typer.echo(save_baseline(source, destination, accept))
 
 
 def env() -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from canary.config.checks import check_together, check_used, refusing
+from canary.config.checks import conflicts, unused
 from canary.config.metric_gates import HINTS as GATE_HINTS
 from canary.config.metric_gates import MetricGate, gate_key
+from canary.config.samples import BUILTIN
 from canary.config.schema import CanaryConfig, ProfilerConfig
 from canary.config.sections import CheckConfig, ImportConfig, PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
 from canary.config.spans import look_steps, warmup_steps
 from canary.config.threshold_keys import ThresholdsConfig
+from canary.config.trainer_rules import Refusal
 from canary.config.trainers import (
     BUILT_IN_STEPS,
     EXEC_DEFAULTS,
@@ -27,9 +31,6 @@ from canary.config.trainers import (
     users_of,
 )
 from canary.errors import ConfigError, did_you_mean, nearest, replaced
-
-BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
-"""The config of `canary run` without an argument."""
 
 DEFAULT = "default"
 FROM_COMMAND = "from command"
@@ -101,10 +102,17 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
         given = CanaryConfig.model_validate(values)
     except ValidationError as error:
         raise _wrong(error, values, origins, name) from error
-    check_used(values, given, refusing(origins, name))
+    _refuse(unused(values, given), origins, name)
     config, origins = _resolve(given, origins)
-    check_together(config, refusing(origins, name))
-    return LoadedConfig(config, _all_origins(config, origins), source)
+    _refuse(conflicts(config), origins, name)
+    return LoadedConfig(config, defaultdict(partial(str, DEFAULT), origins), source)
+
+
+def _refuse(refusals: Iterable[Refusal], origins: Origins, source: str) -> None:
+    """Raise the first refusal, with the place where its key was set."""
+    for key, message, hint in refusals:
+        place = origins.get(key, source)
+        raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
 
 
 def gates_in(
@@ -227,15 +235,3 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
         named["metrics_warmup_steps"] = FROM_STEPS
     named |= {key: "LoRA default" for key in missing if key in LORA_DEFAULTS}
     return config.model_copy(update=missing), origins | named
-
-
-def _all_origins(config: CanaryConfig, origins: Origins) -> Origins:
-    complete: Origins = {}
-    for key, value in config:
-        if isinstance(value, BaseModel):
-            for inner, _ in value:
-                dotted = f"{key}.{inner}"
-                complete[dotted] = origins.get(dotted, DEFAULT)
-        else:
-            complete[key] = origins.get(key, DEFAULT)
-    return complete | {key: place for key, place in origins.items() if "." in key}

@@ -54,46 +54,32 @@ def _as_limit(value: Any) -> Any:
 class MetricGate(Strict):
     """A limit of one metric, judged on one number of its curve."""
 
-    name: str = Field(
-        min_length=1,
-        max_length=200,
-        description="The metric: the canary's name, or the name in the trainer or in the source.",
-    )
-    statistic: Statistic = Field(
-        "mean", description="The number that is judged; `area` is divided by the steps."
-    )
-    last: int | None = Field(None, ge=1, description="Use only the last k values.")
-    from_step: int | None = Field(
-        None, description="First step that counts; negative: from the end, -1 is the last step."
-    )
-    to_step: int | None = Field(None, description="Last step that counts; negative: from the end.")
-    step: int | None = Field(None, description="For `at`: the step; negative: from the end.")
-    of_step: int | None = Field(
-        None,
-        description=(
-            "Divide the statistic by the value at this step of the same run; then a limit of 0.6 "
-            "is 60% of it."
-        ),
-    )
-    above: Real | None = Field(
-        None, description="For `share_above`: values at or above this are counted."
-    )
-    worse: Worse | None = Field(
-        None, description="The bad direction; not needed for metrics that the canary knows."
-    )
-    limit: Annotated[float | str, BeforeValidator(_as_limit)] = Field(
-        description=(
-            "A number: of the metric itself. `5%`: relative to the baseline. `history`: from the "
-            "spread of the stored runs."
-        ),
-    )
-    exclusive: bool = Field(False, description="The limit itself fails too; for a number.")
-    spikes: int = Field(
-        1,
-        ge=0,
-        le=MOST_SPIKES,
-        description="So many single steps that alone put it beyond the limit only warn.",
-    )
+    name: str = Field(min_length=1, max_length=200)
+    """The metric: the canary's name, or the name in the trainer or in the source."""
+    statistic: Statistic = "mean"
+    """The number that is judged; `area` is divided by the steps."""
+    last: int | None = Field(None, ge=1)
+    """Use only the last k values."""
+    from_step: int | None = None
+    """First step that counts; negative: from the end, -1 is the last step."""
+    to_step: int | None = None
+    """Last step that counts; negative: from the end."""
+    step: int | None = None
+    """For `at`: the step; negative: from the end."""
+    of_step: int | None = None
+    """Divide the statistic by the value at this step of the same run; then a limit of 0.6 is 60% of
+    it."""
+    above: Real | None = None
+    """For `share_above`: values at or above this are counted."""
+    worse: Worse | None = None
+    """The bad direction; not needed for metrics that the canary knows."""
+    limit: Annotated[float | str, BeforeValidator(_as_limit)] = Field()
+    """A number: of the metric itself. `5%`: relative to the baseline. `history`: from the spread of
+    the stored runs."""
+    exclusive: bool = False
+    """The limit itself fails too; for a number."""
+    spikes: int = Field(1, ge=0, le=MOST_SPIKES)
+    """So many single steps that alone put it beyond the limit only warn."""
 
     @model_validator(mode="before")
     @classmethod

@@ -72,6 +72,9 @@ def scalar(value: Any) -> str:
 def json_schema() -> str:
     """Return the JSON schema of a config file, for completion and checks in editors."""
     schema = CanaryConfig.model_json_schema()
+    for section in (schema, *schema["$defs"].values()):
+        for key in section["properties"].values():
+            key["description"] = " ".join(key["description"].split())
     schema["title"] = "RLHF Canary config"
     schema["properties"]["extends"] = {
         "type": "string",

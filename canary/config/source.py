@@ -226,18 +226,25 @@ def read_chain(
     if not isinstance(below, str) or not below:
         message = f"extends in {line} must be a file name, got {below!r}"
         raise ConfigError(message, "for example `extends: base.yaml`", file=path, key="extends")
-    base_values, base_origins = read_chain(path.parent / below, (*seen, place), line)
-    return lay_over(base_values, values), base_origins | origins
+    base, base_origins = read_chain(path.parent / below, (*seen, place), line)
+    merged = _laid_over(base, values, base_origins)
+    return merged, base_origins | origins
 
 
-def lay_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Merge mappings key by key; any other value in `top` replaces the one in `base`."""
+def _laid_over(
+    base: dict[str, Any], top: dict[str, Any], origins: Origins, prefix: str = ""
+) -> dict[str, Any]:
+    """Merge mappings key by key; any other value in `top` replaces the one in `base`, whose origins
+    are removed."""
     merged = dict(base)
     for key, value in top.items():
-        below = merged.get(key)
-        merged[key] = (
-            lay_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-        )
+        below, dotted = merged.get(key), f"{prefix}{key}."
+        if isinstance(below, dict) and isinstance(value, dict):
+            merged[key] = _laid_over(below, value, origins, dotted)
+            continue
+        merged[key] = value
+        for old in [name for name in origins if f"{name}.".startswith(dotted)]:
+            del origins[old]
     return merged
 
 
@@ -256,10 +263,12 @@ def apply_overrides(
             message = f"--set {setting} is not key=value"
             raise ConfigError(message, "for example --set max_steps=20")
         value, places = _setting_value(setting, text, ".".join(parts))
-        origins = _origins_over(values, origins, parts, value) | places
         for part in reversed(parts):
             value = {part: value}
-        values = lay_over(values, value)
+        origins = dict(origins)
+        values = _laid_over(values, value, origins)
+        made = {".".join(parts[:depth]): "--set" for depth in range(1, len(parts) + 1)}
+        origins = made | origins | places
     return values, origins
 
 
@@ -272,20 +281,3 @@ def _setting_value(setting: str, text: str, key: str) -> tuple[Any, Origins]:
     except (yaml.YAMLError, *UNREADABLE) as error:
         message = f"--set {setting}: the value is not YAML"
         raise ConfigError(message, "quote special characters", key=key) from error
-
-
-def _origins_over(
-    values: dict[str, Any], origins: Origins, parts: Sequence[str], value: Any
-) -> Origins:
-    """Return the origins after a setting, which replaces a scalar or is merged into a mapping."""
-    origins = dict(origins)
-    below: Any = values
-    for depth in range(1, len(parts) + 1):
-        below = below.get(parts[depth - 1]) if isinstance(below, dict) else None
-        key = ".".join(parts[:depth])
-        last = depth == len(parts)
-        is_merged = isinstance(below, dict) and (not last or isinstance(value, dict))
-        if not is_merged:
-            origins = {k: v for k, v in origins.items() if not f"{k}.".startswith(f"{key}.")}
-            origins[key] = "--set"
-    return origins

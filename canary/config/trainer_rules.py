@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,65 +16,29 @@ Refusal = tuple[str, str, str]
 """Key, message and remedy."""
 
 
-def refuses_nothing(config: CanaryConfig) -> Refusal | None:
-    return None
-
-
-def ppo_refuses(config: CanaryConfig) -> Refusal | None:
+def ppo_refuses(config: CanaryConfig) -> Iterator[Refusal]:
     """Refuse two sources of the score, and adaptation of a KL weight of 0."""
     assert config.ppo is not None
     if config.ppo.reward_model and config.reward_functions:
-        return (
-            "ppo.reward_model",
-            "and reward_functions exclude each other: both compute the score",
-            "remove one of the two",
-        )
+        message = "and reward_functions exclude each other: both compute the score"
+        yield "ppo.reward_model", message, "remove one of the two"
     if config.ppo.adap_kl_ctrl and config.ppo.init_kl_coef == 0:
-        return (
-            "ppo.init_kl_coef",
-            "is 0 and would stay 0, because ppo.adap_kl_ctrl multiplies it",
-            "set it above 0, or switch ppo.adap_kl_ctrl off",
-        )
-    return None
+        message = "is 0 and would stay 0, because ppo.adap_kl_ctrl multiplies it"
+        yield "ppo.init_kl_coef", message, "set it above 0, or switch ppo.adap_kl_ctrl off"
 
 
-def kto_refuses(config: CanaryConfig) -> Refusal | None:
+def kto_refuses(config: CanaryConfig) -> Iterator[Refusal]:
     """Refuse micro-batches of one row, unless the loss estimates no KL."""
-    alone = config.batch_size == 1
-    if not alone or config.trainer_args.get("loss_type", "kto") == "apo_zero_unpaired":
-        return None
-    return (
-        "batch_size",
-        "is 1, but KTO estimates its KL term from the other rows of a micro-batch",
-        "set it to 2 or more",
-    )
-
-
-def bound_by_nothing(arguments: Arguments) -> str:
-    """No dependence: a row's loss is the same in any micro-batch."""
-    return ""
+    loss = config.trainer_args.get("loss_type", "kto")
+    if config.batch_size == 1 and loss != "apo_zero_unpaired":
+        message = "is 1, but KTO estimates its KL term from the other rows of a micro-batch"
+        yield "batch_size", message, "set it to 2 or more"
 
 
 def dpo_bound(arguments: Arguments) -> str:
     """DPO: the losses that can be added to it are means over tokens."""
     bound = "sft" in (arguments.get("loss_type") or ()) or "rpo_alpha" in arguments
     return "that loss is a mean over the tokens of a micro-batch" if bound else ""
-
-
-def estimates_kl(arguments: Arguments) -> str:
-    """KTO."""
-    return "its KL is estimated from the rows of a micro-batch"
-
-
-def means_tokens(arguments: Arguments) -> str:
-    """ORPO and CPO."""
-    return "its likelihood is a mean over the tokens of a micro-batch"
-
-
-def is_sigmoid(arguments: Arguments) -> bool:
-    """DPO and reward models: a negative log-sigmoid."""
-    sigmoid = arguments.get("loss_type", "sigmoid") in ("sigmoid", ["sigmoid"], None)
-    return sigmoid and not arguments.get("label_smoothing", 0)
 
 
 @dataclass(frozen=True)
@@ -91,7 +55,9 @@ class FirstLoss:
 
 
 def _dpo_unless(arguments: Arguments) -> str:
-    return "" if is_sigmoid(arguments) else "for the sigmoid loss without label smoothing"
+    sigmoid = arguments.get("loss_type", "sigmoid") in ("sigmoid", ["sigmoid"], None)
+    known = sigmoid and not arguments.get("label_smoothing", 0)
+    return "" if known else "for the sigmoid loss without label smoothing"
 
 
 def _kto_unless(arguments: Arguments) -> str:

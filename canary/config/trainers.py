@@ -6,7 +6,7 @@ To add one, add its row to `TRAINERS` and the module that its row names as `buil
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,12 +63,10 @@ class TrainerRow:
     """Config keys that only some trainers use, and this one does."""
     defaults: Mapping[str, float] = field(default_factory=dict)
     """Defaults of config keys that are null."""
-    refuses: Callable[[CanaryConfig], Refusal | None] = trainer_rules.refuses_nothing
-    """Returns the first problem of its config, or None."""
-    bound_to_micro_batch: Callable[[Arguments], str] = trainer_rules.bound_by_nothing
+    refuses: Callable[[CanaryConfig], Iterable[Refusal]] = lambda config: ()
+    """Returns the problems of its config."""
+    bound_to_micro_batch: Callable[[Arguments], str] = lambda arguments: ""
     """Returns why these `trainer_args` make a row's loss depend on other rows; else empty."""
-    sample: tuple[str, ...] = ()
-    """Further lines of its sample configs."""
 
     rows: str = ""
     """The shape of its data, a key of `canary.inputs.row_shapes.SHAPES`."""
@@ -125,7 +123,7 @@ _without_reference = functools.partial(
     arguments={"remove_unused_columns": False},
     keeps_empty=True,
     uses=_PREFERENCES,
-    bound_to_micro_batch=trainer_rules.means_tokens,
+    bound_to_micro_batch=lambda _: "its likelihood is a mean over the tokens of a micro-batch",
     recorded="rewards, margins, accuracies, the parts of the loss",
 )
 _groups = functools.partial(
@@ -185,7 +183,7 @@ TRAINERS: dict[str, TrainerRow] = {
         uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         refuses=trainer_rules.kto_refuses,
-        bound_to_micro_batch=trainer_rules.estimates_kl,
+        bound_to_micro_batch=lambda _: "its KL is estimated from the rows of a micro-batch",
         rows="label",
         reference=True,
         first_loss=trainer_rules.KTO_FIRST_LOSS,
@@ -217,11 +215,6 @@ TRAINERS: dict[str, TrainerRow] = {
         },
         defaults=_ONLINE_DEFAULTS,
         refuses=trainer_rules.ppo_refuses,
-        sample=(
-            "",
-            "ppo:",
-            "  reward_model: embedded/reward # or null: score by `answer`",
-        ),
         rows="scored prompt",
         reference=True,
         no_dropout=True,

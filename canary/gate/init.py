@@ -81,7 +81,7 @@ def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> st
     if there and not force:
         raise UsageError(f"{', '.join(there)}: already there", "use --force to overwrite")
     samples = {
-        Path(name): sample_yaml(DEFAULT_TRAINER, "smoke")
+        Path(name): sample_yaml(DEFAULT_TRAINER)
         for name in answers.configs
         if not (root / name).exists()
     }

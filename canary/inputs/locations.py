@@ -18,10 +18,10 @@ from canary.inputs.embedded import (
     EMBEDDED_MODEL,
     EMBEDDED_REWARD,
     data_file,
+    parse_random_name,
     reward_dir,
     tiny_dir,
 )
-from canary.inputs.embedded.sizes import parse_random_name
 from canary.inputs.row_shapes import shape_of
 from canary.protocol.spec import is_there, local_path
 

@@ -5,6 +5,7 @@ A row is a dict; a text is a string (plain) or a list of `{role, content}` (conv
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,18 +58,19 @@ def is_conversational(row: Example) -> bool:
     )
 
 
+def _shared(ours: Sequence[Any], theirs: Sequence[Any]) -> int:
+    """Return how many first characters or messages two texts share."""
+    pairs = zip(ours, theirs, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
 def split_raw_pair(chosen: str, rejected: str) -> Example | None:
     """Return prompt, chosen and rejected of two raw conversations; None if they share no turn.
 
     The prompt ends with the last Assistant marker that both share. The rest, also further turns, is
     the completion, so that prompt + completion is the raw text.
     """
-    common = 0
-    for ours, theirs in zip(chosen, rejected, strict=False):
-        if ours != theirs:
-            break
-        common += 1
-    start = chosen.rfind(HH_ASSISTANT, 0, common)
+    start = chosen.rfind(HH_ASSISTANT, 0, _shared(chosen, rejected))
     if start < 0:
         return None
     cut = start + len(HH_ASSISTANT)
@@ -88,12 +90,7 @@ def split_messages(
     chosen: Sequence[dict[str, Any]], rejected: Sequence[dict[str, Any]]
 ) -> Example | None:
     """Return prompt (the common start), chosen and rejected of two message lists."""
-    common = 0
-    for ours, theirs in zip(chosen, rejected, strict=False):
-        if ours != theirs:
-            break
-        common += 1
-    common = min(common, len(chosen) - 1, len(rejected) - 1)
+    common = min(_shared(chosen, rejected), len(chosen) - 1, len(rejected) - 1)
     if common < 1:
         return None
     return {
@@ -180,19 +177,17 @@ def _pair_converter(columns: set[str], first: Example) -> Converter | None:
 
 
 def _prompt_converter(columns: set[str], first: Example) -> Converter | None:
+    def prompt_of(row: Example) -> Example | None:
+        """Return the prompt with the columns beside the conversations, such as `answer`."""
+        split = split_raw_single(row["chosen"] or "")
+        beside = {name: value for name, value in row.items() if name not in ("chosen", "rejected")}
+        return split and beside | {"prompt": split["prompt"]}
+
     if "prompt" in columns:
         return lambda row: row if row["prompt"] is not None else None
     if "chosen" in columns and is_raw_conversation(first["chosen"]):
-        return lambda row: _prompt_of(split_raw_single(row["chosen"] or ""), row)
+        return prompt_of
     return None
-
-
-def _prompt_of(split: Example | None, row: Example) -> Example | None:
-    """Return the prompt with the columns beside the conversations, such as `answer`."""
-    if split is None:
-        return None
-    beside = {name: value for name, value in row.items() if name not in ("chosen", "rejected")}
-    return beside | {"prompt": split["prompt"]}
 
 
 def _scored_pair_converter(columns: set[str], first: Example) -> Converter | None:

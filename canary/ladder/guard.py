@@ -226,11 +226,6 @@ class Guarded:
         return next((one for one in self.verdicts if one.broken), None)
 
     @property
-    def missing(self) -> Verdict | None:
-        """The verdict of a guard that did not run, so that learning is unknown."""
-        return next((one for one in self.verdicts if not one.ran), None)
-
-    @property
     def holds(self) -> bool:
         """Whether every signal differs from the baseline's by no more than rounding."""
         return all(one.holds for one in self.verdicts)

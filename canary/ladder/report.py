@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,24 @@ from canary.report.inline import Inline
 from canary.report.lines import figures, wrapped
 from canary.report.numbers import significant
 from canary.report.pages import can_draw, leave_page
-from canary.report.render import FORMATS, check_format, environment, tidy, write_text
+from canary.report.render import FORMATS, environment, tidy, write_text
 
 if TYPE_CHECKING:
     from canary.report.charts.chart import Chart
+    from canary.report.charts.speedups import Guard
     from canary.report.page import Choice
 
 DOCUMENT_VERSION = 1
-SHOWN = ("samples/s", "tokens/s", "step", "GPU", "CPU (% of one core)", "memory", "GIL")
-"""Headings of figures."""
+SHOWN: dict[str, Callable[[float], str]] = {
+    "samples/s": lambda value: significant(value, 3),
+    "tokens/s": "{:,.0f}".format,
+    "step": lambda seconds: f"{significant(1000 * seconds, 3)} ms",
+    "GPU": "{:.0f}%".format,
+    "CPU (% of one core)": "{:.0f}%".format,
+    "memory": "{:,.0f} MB".format,
+    "GIL": "{:.1%}".format,
+}
+"""Headings of figures, in the order of `Figures`, and how each is written."""
 HEADINGS = ("level", *SHOWN, "speed-up", "step up", "guard")
 LEAST = ("GIL", "CPU (% of one core)", "GPU", "memory", "tokens/s")
 """Columns that a narrow terminal drops, in this order."""
@@ -48,8 +58,6 @@ class Report:
     """Their titles, and lines of a label and a text."""
     notes: tuple[str, ...]
     folder: str
-    speeds: tuple[tuple[str, SpeedUp, str], ...]
-    """What is in the chart: name, speed-up and guard."""
 
     @property
     def legend(self) -> str:
@@ -58,12 +66,7 @@ class Report:
 
 
 def result_text(found: Ladder, form: str, width: int | None = None) -> str:
-    """Render a result as `text`, `markdown` or `json`. Lines of text fit `width`.
-
-    Raises:
-        UsageError: unknown format.
-    """
-    check_format(form)
+    """Render a result as `text`, `markdown` or `json`. Lines of text fit `width`."""
     if form == "json":
         return jsonio.dumps(_document(found), indent=1) + "\n"
     report = report_of(found)
@@ -128,7 +131,7 @@ def result_page(found: Ladder) -> str:
         choices=tuple(_choices(found)),
         notes=(*report.notes, *lines),
     )
-    return page_text(page, _charts(report))
+    return page_text(page, _charts(found))
 
 
 def _choices(ladder: Ladder) -> Iterator[Choice]:
@@ -155,18 +158,19 @@ def inline(found: Ladder) -> Inline:
         headings=tuple(HEADINGS[place] for place in places),
         rows=tuple(tuple(row[place] for place in places) for row in report.rows),
         more=". ".join((*filter(None, (switched,)), *report.notes)),
-        charts=_charts(report) if can_draw() else (),
+        charts=_charts(found) if can_draw() else (),
     )
 
 
-def _charts(report: Report) -> tuple[Chart, ...]:
+def _charts(ladder: Ladder) -> tuple[Chart, ...]:
     from canary.report.charts.speedups import Speed, speed_up_charts
 
-    speeds = [
-        Speed(name, one.ratio, one.low, one.high, guard)  # type: ignore[arg-type]
-        for name, one, guard in report.speeds
-    ]
-    return tuple(speed_up_charts("Speed-up of each level", report.answer, speeds))
+    baseline, *above = ladder.levels
+    speeds = [Speed(baseline.level, 1.0, None, None, "reference")]
+    for one in above:
+        if gain := one.cumulative:
+            speeds.append(Speed(one.level, gain.ratio, gain.low, gain.high, _guard(one)))
+    return tuple(speed_up_charts("Speed-up of each level", _answer(ladder), speeds))
 
 
 def _document(found: Ladder) -> dict[str, Any]:
@@ -184,7 +188,6 @@ def report_of(ladder: Ladder) -> Report:
     """Put a ladder into words."""
     rounds = counted(ladder.rounds, "round")
     place = f"{ladder.machine.words}; {rounds}, each launch in a separate process; {ladder.created}"
-    baseline, *above = ladder.levels
     return Report(
         title=f"Ladder of {ladder.headline}",
         place=place,
@@ -195,20 +198,16 @@ def report_of(ladder: Ladder) -> Report:
                 *_figures(one.figures),
                 speed_words(one.cumulative),
                 speed_words(one.step_up),
-                _guard(one),
+                "-" if one.guarded is None else _guard(one),
             )
             for one in ladder.levels
         ),
         sections=tuple(
             (level.level, tuple(_lines(level, below, ladder.levels)))
-            for level, below in zip(above, ladder.levels, strict=False)
+            for below, level in itertools.pairwise(ladder.levels)
         ),
         notes=ladder.notes,
         folder=str(ladder.folder),
-        speeds=(
-            (baseline.level, SpeedUp(1.0, None, None, ladder.rounds), "reference"),
-            *((one.level, one.cumulative, _guard(one)) for one in above if one.cumulative),
-        ),
     )
 
 
@@ -219,7 +218,7 @@ def _answer(ladder: Ladder) -> str:
     if unsafe:
         learn = "does not learn" if len(unsafe) == 1 else "do not learn"
         return f"UNSAFE: {', '.join(unsafe)} {learn} the same as the baseline. {gain}"
-    if unguarded := [one.level for one in ladder.levels if one.unguarded]:
+    if unguarded := [one.level for one in ladder.levels if not one.safe]:
         return f"Not guarded: {', '.join(unguarded)}. {gain}"
     if unmeasured := [one.level for one in ladder.levels if one.problem]:
         return f"No speed-up measured: {', '.join(unmeasured)}. {gain}"
@@ -244,29 +243,15 @@ def _gain(ladder: Ladder) -> str:
     return f"{gain}: no sure gain, the interval includes 1." if speed.open else f"{gain}."
 
 
-def _guard(level: LevelFound) -> str:
-    if level.guarded is None:
-        return "-"
-    return "UNSAFE" if level.unsafe else "not run" if level.unguarded else "holds"
+def _guard(level: LevelFound) -> Guard:
+    return "holds" if level.safe else "UNSAFE" if level.unsafe else "not run"
 
 
 def _figures(found: Figures | None) -> Cells:
     """Return the cells of SHOWN."""
-    if found is None:
-        return ("-",) * len(SHOWN)
-    return (
-        significant(found.samples_per_s, 3),
-        _or_dash(found.tokens_per_s, "{:,.0f}"),
-        "-" if found.step_s is None else f"{significant(1000 * found.step_s, 3)} ms",
-        _or_dash(found.gpu_pct, "{:.0f}%"),
-        _or_dash(found.cpu_pct, "{:.0f}%"),
-        _or_dash(found.memory_mb, "{:,.0f} MB"),
-        _or_dash(found.gil_share, "{:.1%}"),
-    )
-
-
-def _or_dash(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
+    values = (None,) * len(SHOWN) if found is None else astuple(found)
+    forms = zip(values, SHOWN.values(), strict=True)
+    return tuple("-" if value is None else form(value) for value, form in forms)
 
 
 def speed_words(speed: SpeedUp | None) -> str:

@@ -75,13 +75,9 @@ class LevelFound:
 
     @property
     def unsafe(self) -> bool:
-        """Whether it learns differently from the baseline."""
+        """Whether it learns differently from the baseline. A level that is neither safe nor unsafe
+        has a guard that did not run: what it learns is unknown."""
         return self.guarded is not None and self.guarded.broken is not None
-
-    @property
-    def unguarded(self) -> bool:
-        """Whether a guard did not run, so that its learning is unknown."""
-        return self.guarded is not None and self.guarded.missing is not None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -122,7 +118,7 @@ class Ladder:
     @property
     def passed(self) -> bool:
         """Whether every level was measured, did equal work, and has a guard that holds."""
-        return not any(one.unsafe or one.unguarded or one.problem for one in self.levels)
+        return all(one.safe and not one.problem for one in self.levels)
 
 
 def load_result(folder: Path | str) -> Ladder:

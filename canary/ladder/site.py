@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from canary.campaign.side import Side
-from canary.config.load import BUILTIN
+from canary.config.samples import BUILTIN
 from canary.errors import MachineError, UsageError
 from canary.ladder.switches import Job, Settings
 from canary.record import jsonio

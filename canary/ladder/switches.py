@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from canary.config.checks import SAID_TWICE, bound_to_its_micro_batch, check_speed, given
+from canary.config.checks import SAID_TWICE, given, speed_conflicts
+from canary.config.render import scalar
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES, CanaryConfig
 from canary.config.trainers import TRAINERS, users_of
-from canary.errors import ConfigError
 from canary.machine.environment import cpu_model, usable_cores
 from canary.machine.gpu import list_devices, visible
 from canary.machine.packages import package_versions
@@ -150,7 +150,7 @@ def micro_batches(config: CanaryConfig, machine: Machine) -> Sequence[Settings] 
     mine, rows = config.batch_size, config.batch_size * config.gradient_accumulation_steps
     if rows == 1:
         return "an update has only one row"
-    if bound := bound_to_its_micro_batch(config):
+    if bound := config.bound_to_micro_batch:
         return f"another size would change what is learned: {bound}"
     sizes = [size for size in range(1, rows + 1) if rows % size == 0 and size != mine]
     sizes.sort(key=lambda size: (max(size, mine) / min(size, mine), -size))
@@ -288,15 +288,8 @@ class Job:
 
     def refusal(self, settings: Settings) -> str:
         """Return why the rules of `speed` refuse settings; empty if they accept them."""
-
-        def refuse(key: str, message: str, hint: str) -> None:
-            raise ConfigError(f"{key} {message}", hint, key=key)
-
-        try:
-            check_speed(with_settings(self.config, settings), refuse)
-        except ConfigError as error:
-            return error.message
-        return ""
+        refused = speed_conflicts(with_settings(self.config, settings))
+        return next((f"{key} {message}" for key, message, _ in refused), "")
 
 
 def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
@@ -311,16 +304,9 @@ def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
     return config.model_copy(update=plain)
 
 
-def value_words(value: Any) -> str:
-    """Return a value as YAML writes it."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def settings_words(settings: Settings) -> str:
     """`key: value, key: value`."""
-    return ", ".join(f"{key}: {value_words(value)}" for key, value in settings.items())
+    return ", ".join(f"{key}: {scalar(value)}" for key, value in settings.items())
 
 
 def named(switch: Switch, choices: Sequence[Settings]) -> list[tuple[Choice, str]]:
@@ -329,6 +315,6 @@ def named(switch: Switch, choices: Sequence[Settings]) -> list[tuple[Choice, str
         return [(Choice(switch, choices[0]), switch.name)]
     # Values are enough: every choice of a switch sets the same keys.
     return [
-        (Choice(switch, one), " ".join([switch.name, *map(value_words, one.values())]))
+        (Choice(switch, one), " ".join([switch.name, *map(scalar, one.values())]))
         for one in choices
     ]

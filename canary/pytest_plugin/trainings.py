@@ -97,7 +97,10 @@ class Trainings:
 
     def _ended(self, words: Sequence[str], loaded: LoadedConfig) -> Ended:
         """Return how `canary` with these words ended. Ask the session first."""
-        environment = _own_variables(os.environ)
+        # The variables of a training that was started by hand.
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(OF_PYTEST)
+        }
         asked = [list(words), loaded.config.model_dump(mode="json"), sorted(environment.items())]
         key = hashlib.sha256(jsonio.dumps(asked).encode()).hexdigest()[:32]
         with self.locked(key):
@@ -151,11 +154,6 @@ def _record_named(err: Sequence[str]) -> str:
 
 def _set(settings: Sequence[str]) -> list[str]:
     return [word for setting in settings for word in ("--set", setting)]
-
-
-def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a training that was started by hand."""
-    return {name: value for name, value in environment.items() if not name.startswith(OF_PYTEST)}
 
 
 def _dies_with_us() -> list[str]:

@@ -39,7 +39,7 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
         users = users_of(f"{prefix}{key}") or users_of(prefix.removesuffix("."))
         if key.startswith("lora_"):
             users = ("with use_peft",)
-        meaning = (field.description or "").replace("|", "\\|")
+        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
         rows.append(
             f"| `{prefix}{key}` | {_type_name(inner)} | {default} | "
             f"{', '.join(users) or 'all'} | {meaning} |"
@@ -53,7 +53,8 @@ def gates_table() -> str:
     for key, field in MetricGate.model_fields.items():
         default = "required" if field.is_required() else f"`{scalar(field.default)}`"
         kind = "number or text" if key == "limit" else _type_name(field.annotation)
-        rows.append(f"| `{key}` | {kind} | {default} | {field.description} |")
+        meaning = " ".join((field.description or "").split())
+        rows.append(f"| `{key}` | {kind} | {default} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 

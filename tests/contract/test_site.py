@@ -16,7 +16,7 @@ import yaml
 
 from tests.contract.git_server import git
 from tests.contract.pages import DOCS, ROOT
-from tools.site.gather import BrokenLink, as_page, led_outside, reference
+from tools.site import BrokenLink, as_page, led_outside, reference
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tools.notebooks.__main__ import every, executed, read
 from tools.notebooks.outputs import LARGEST, clean_notebook, cleaner
-from tools.notebooks.run import every, executed, read
 
 BY_NAME = {path.stem: path for path in every()}
 MOST_CELLS, LONGEST_S = 12, 180

@@ -20,8 +20,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tools.pictures.browser import chromium, has_colour_emoji, opened, page_picture, report_picture
-from tools.pictures.pages import comment_page, terminal_page
+from tools.pictures.browser import (
+    chromium,
+    comment_page,
+    has_colour_emoji,
+    opened,
+    page_picture,
+    report_picture,
+    terminal_page,
+)
 from tools.pictures.recorded_demo import ROOT, DrawError, RecordedDemo, record_demo
 
 IMAGES = ROOT / "docs" / "images"

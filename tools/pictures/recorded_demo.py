@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
-import select
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +44,7 @@ def record_demo(folder: Path) -> RecordedDemo:
     """
     folder = folder.resolve()
     env = _environment()
-    screen = _on_terminal(["canary", "demo"], folder, env).replace(f"{folder}/", "")
+    screen = _on_terminal("canary demo", folder, env).replace(f"{folder}/", "")
     reports = list(folder.glob(f"canary_output/demo-*/{FAULT}/report.html"))
     if len(reports) != 1:
         raise DrawError(f"the demo left {len(reports)} reports, not 1:\n{screen[-2000:]}")
@@ -81,35 +75,23 @@ def _environment() -> dict[str, str]:
     return {**inherited, "PATH": path, "TERM": "xterm-256color"}
 
 
-def _on_terminal(command: list[str], folder: Path, env: dict[str, str]) -> str:
-    terminal, program_end = pty.openpty()
-    fcntl.ioctl(program_end, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    with os.fdopen(terminal, "rb", buffering=0) as screen:
-        with os.fdopen(program_end, "wb", buffering=0) as end:
-            program = subprocess.Popen(
-                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=end, stderr=end
-            )
-        with program:
-            try:
-                printed = _read(screen.fileno(), time.monotonic() + LONGEST_S)
-            except DrawError:
-                program.kill()
-                raise
-    text = printed.decode("utf-8").replace("\r\n", "\n")
+def _on_terminal(command: str, folder: Path, env: dict[str, str]) -> str:
+    """Return what a command prints on a terminal, which `script` of util-linux makes."""
+    sized = f"stty cols {COLUMNS} rows {ROWS}; exec {command}"
+    words = ["script", "--quiet", "--return", "--flush", "--command", sized, os.devnull]
+    try:
+        program = subprocess.run(
+            words,
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LONGEST_S,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise DrawError(f"the demo did not end within {LONGEST_S} s") from late
+    text = program.stdout.decode("utf-8").replace("\r\n", "\n")
     if program.returncode:
-        raise DrawError(f"{' '.join(command)} exited with {program.returncode}:\n{text[-2000:]}")
+        raise DrawError(f"{command} exited with {program.returncode}:\n{text[-2000:]}")
     return text
-
-
-def _read(terminal: int, until: float) -> bytes:
-    """Return what is printed before the program closes its end."""
-    printed = b""
-    while select.select([terminal], [], [], max(0.0, until - time.monotonic()))[0]:
-        try:
-            more = os.read(terminal, 65536)
-        except OSError:  # Linux answers EIO when the last writer has closed
-            return printed
-        if not more:
-            return printed
-        printed += more
-    raise DrawError(f"the demo did not end within {LONGEST_S} s")

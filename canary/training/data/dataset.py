@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from datasets import Dataset
 
 from canary.errors import ConfigError, InputError
-from canary.inputs.row_counts import no_rows, require_enough
+from canary.inputs.preconditions import no_rows, require_enough
 from canary.inputs.row_shapes import Example, converter_for, is_conversational, shape_of, unpaired
 from canary.training.collectors.calls import own_calls
 from canary.training.data.sources import read_source

@@ -23,8 +23,7 @@ from transformers import (
 )
 
 from canary.errors import ConfigError, InputError
-from canary.inputs.embedded import reward_dir, tiny_dir
-from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name
+from canary.inputs.embedded import RANDOM_SIZES, parse_random_name, reward_dir, tiny_dir
 from canary.inputs.locations import model_folder
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt

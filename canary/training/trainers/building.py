@@ -7,7 +7,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from canary.errors import ConfigError
-from canary.inputs.row_counts import require_enough
+from canary.inputs.preconditions import require_enough
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.data.dataset import load_rows

@@ -283,7 +283,7 @@ def test_charts_that_cannot_be_installed_cost_no_answer(
 ) -> None:
     action = runner.root / "action"
     (action / "requirements").mkdir(parents=True)
-    for name in ("scripts", "canary", "templates"):
+    for name in ("scripts", "canary", "configs", "templates"):
         (action / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "requirements/report.lock.txt", action / "requirements")
     fails = '[[ "$*" != *page.lock.txt* ]] || exit 1'

@@ -12,9 +12,15 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from canary.errors import InputError
-from canary.inputs.embedded import View, data_file, reward_dir, tiny_dir
+from canary.inputs.embedded import (
+    RANDOM_SIZES,
+    View,
+    data_file,
+    parse_random_name,
+    reward_dir,
+    tiny_dir,
+)
 from canary.inputs.embedded.scoring import PARTIAL_CREDIT, score
-from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name
 from canary.training.models.model import random_llama
 from tools.embedded.__main__ import differing_files
 from tools.embedded.build_checkpoint import sample_figures
@@ -51,9 +57,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-# --- the shipped files
-
-
 def test_data_and_tokenizer_rebuild_to_the_shipped_bytes() -> None:
     assert differing_files() == []
 
@@ -69,9 +72,6 @@ def test_a_changed_data_file_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert differing_files() == [tmp_path / "preference.jsonl"]
 
 
-# --- score
-
-
 def test_only_the_answer_scores_one() -> None:
     assert score("27", "27") == 1.0
     assert score(" 27\n", "27") == 1.0
@@ -85,9 +85,6 @@ def test_a_longer_right_prefix_scores_more_and_a_longer_wrong_tail_less() -> Non
     assert 0 < score("bell", answer) < score("bell castle", answer) < PARTIAL_CREDIT
     assert score(answer + " drum drum", answer) < score(answer + " drum", answer) < PARTIAL_CREDIT
     assert 0 < score("murd", "drum") < score("drmu", "drum")
-
-
-# --- tokenizer
 
 
 def test_pad_and_eos_are_apart_and_role_tokens_are_single(tokenizer: Any) -> None:
@@ -113,9 +110,6 @@ def test_template_puts_the_prompt_first_and_marks_the_answer_with_its_eos(tokeni
     assert marked == [0] * len(prompt) + [1] * (len(ids) - len(prompt))
 
 
-# --- checkpoint
-
-
 def test_checkpoint_is_small_float32_and_without_dropout(model: Any, tokenizer: Any) -> None:
     assert 200_000 < sum(p.numel() for p in model.parameters()) < 1_300_000
     assert {p.dtype for p in model.parameters()} == {torch.float32}
@@ -134,9 +128,6 @@ def test_sampled_completions_end_at_unequal_lengths_and_are_partly_right(
     assert 0.1 < figures.mean_score < 0.9
 
 
-# --- random models
-
-
 @pytest.mark.parametrize("size", RANDOM_SIZES)
 def test_random_model_has_the_parameters_of_its_name(size: str) -> None:
     with torch.device("meta"):
@@ -151,9 +142,6 @@ def test_random_names_give_sizes_and_an_unknown_size_names_the_known_ones() -> N
     with pytest.raises(InputError, match="did you mean") as caught:
         parse_random_name("embedded/random-75m")
     assert "10m, 30m" in str(caught.value)
-
-
-# --- the reward model
 
 
 def test_no_training_pair_asks_what_a_held_out_pair_asks() -> None:

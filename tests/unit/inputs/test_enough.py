@@ -11,7 +11,7 @@ import pytest
 from canary.config.load import trainer_defaults
 from canary.config.schema import CanaryConfig
 from canary.errors import InputError
-from canary.inputs.row_counts import most_steps, require_enough, rows_needed, rows_there
+from canary.inputs.preconditions import most_steps, require_enough, rows_needed, rows_there
 from canary.protocol.spec import WorkloadSpec
 
 

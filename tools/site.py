@@ -1,4 +1,7 @@
-"""Puts the pages of the site into one folder, as Markdown.
+"""`python -m tools.site FOLDER`: gather the pages of the documentation site in a folder.
+
+They are those that GitHub shows, the notebooks, and the Python reference, as Markdown. Any
+generator of static sites can build them.
 
 A link such as `../examples/loop.py` leads out of the docs: on the site it leads to the repository.
 """
@@ -7,9 +10,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 DOCS, NOTEBOOKS = ROOT / "docs", ROOT / "notebooks"
 REPOSITORY = "https://github.com/rlhf-canary/rlhf-canary"
 LINK = re.compile(r"\]\((?P<path>(?![a-z]+:)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
@@ -81,3 +85,10 @@ def reference() -> str:
     table = (DOCS / "record.md").read_text(encoding="utf-8")
     names = [name for row in IN_TABLE.findall(table) for name in re.findall(r"[\w.]+", row)]
     return REFERENCE + "\n\n".join(f"::: {name}" for name in names) + "\n"
+
+
+if __name__ == "__main__":
+    try:
+        gather(Path(sys.argv[1]))
+    except BrokenLink as error:
+        sys.exit(f"site: {error}")
