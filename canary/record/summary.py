@@ -397,6 +397,4 @@ def more_steps(record: RunRecord) -> str:
         return f"{where}: remove the checkpoint, or raise max_steps"
     if record.config.get("exact"):
         return "it ended after its look: remove --exact, or `exact: true`"
-    if record.config.get("max_steps") is None:
-        return "train more steps"
-    return "raise max_steps"
+    return "train more steps" if record.config.get("max_steps") is None else "raise max_steps"
