@@ -28,7 +28,19 @@ FOLDERS = {
 }
 """Variable that names a folder -> that folder's path in the scratch folder."""
 
-WRITING = ("ab", "calibrate", "demo", "exec", "run")
+WRITING = (
+    "ab",
+    "bisect",
+    "calibrate",
+    "check",
+    "demo",
+    "exec",
+    "import",
+    "ladder",
+    "matrix",
+    "run",
+)
+"""Verbs with an output folder. That of a bisect is its own, and the same command continues it."""
 
 
 def writable(folder: Path) -> bool:
@@ -74,9 +86,10 @@ def completed(arguments: list[str], scratch: Path) -> list[str]:
     given = any(text.startswith(("-o", "--help", "--output-dir")) for text in options)
     if not done or done[0] not in WRITING or given or writable(Path.cwd()):
         return done
-    output = str(RECORDS if writable(RECORDS) else scratch / "records")
+    output = RECORDS if writable(RECORDS) else scratch / "records"
+    output = output / "bisect" if done[0] == "bisect" else output
     print(f"canary: {Path.cwd()} is read-only; run folders go to {output}", file=sys.stderr)
-    return [done[0], "--output-dir", output, *done[1:]]
+    return [done[0], "--output-dir", str(output), *done[1:]]
 
 
 def main(environ: MutableMapping[str, str], arguments: list[str]) -> None:

@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 65_990,
-    "lines of tests": 62_860,
+    "lines of canary": 66_000,
+    "lines of tests": 62_900,
     "lines of bench": 20_190,
     "lines of tools": 1_500,
     "lines of canary/anomaly": 40,
@@ -22,7 +22,7 @@ LIMITS = {
     "lines of canary/bisect": 2_440,
     "lines of canary/campaign": 2_210,
     "lines of canary/cli": 1_730,
-    "lines of canary/compare": 12_340,
+    "lines of canary/compare": 12_350,
     "lines of canary/config": 2_440,
     "lines of canary/gate": 2_870,
     "lines of canary/github": 1_800,

@@ -21,7 +21,7 @@ ENDINGS = {
 """By status of a run that did not complete."""
 
 
-def usable(record: RunRecord) -> str:
+def why_unusable(record: RunRecord) -> str:
     """Return why a record cannot be judged, or an empty text."""
     where = f"run {record.run_id}"
     if record.status != "completed":
@@ -116,9 +116,9 @@ def look_alone(record: RunRecord) -> bool:
     return record.status == "completed" and untimed and bool(record.exact)
 
 
-def judgeable(record: RunRecord) -> str:
+def why_not_judged(record: RunRecord) -> str:
     """Return why a record cannot be judged even by its look alone, or an empty text."""
-    return "" if look_alone(record) else usable(record)
+    return "" if look_alone(record) else why_unusable(record)
 
 
 def _positive(value: float) -> bool:

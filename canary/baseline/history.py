@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canary.baseline.comparability import machine_key, slug, usable
+from canary.baseline.comparability import machine_key, slug, why_unusable
 from canary.baseline.entry import Accepted as Accepted
 from canary.baseline.entry import Context as Context
 from canary.baseline.entry import Entry, Stored, entry_name
@@ -190,7 +190,7 @@ def save_file(path: Path, record: RunRecord) -> None:
 
 def require_usable(record: RunRecord) -> None:
     """Raise InputError for a run that must not become a baseline."""
-    problem = usable(record)
+    problem = why_unusable(record)
     if problem:
         raise InputError(f"{problem}; it cannot become a baseline")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.baseline.comparability import usable
+from canary.baseline.comparability import why_unusable
 from canary.campaign.pairs import Role, RunSide
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_USAGE, InputError, MachineError, RunFailed, UsageError
@@ -246,7 +246,7 @@ def completed_run(loaded: LoadedConfig, output_dir: Path | None) -> tuple[RunRec
         raise KeyboardInterrupt
     if result.usage_error:
         raise InputError(str(result.reason), result.hint)
-    problem = usable(record)
+    problem = why_unusable(record)
     if problem:
         raise RunFailed(problem, record.status, result.hint or f"record: {folder}")
     return record, folder

@@ -168,7 +168,8 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def _main(arguments: list[str]) -> None:
-    verbose = bool({"-v", "--verbose"} & set(arguments))
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    verbose = bool({"-v", "--verbose"} & set(own))
     try:
         code = app(args=arguments, standalone_mode=False)
         if code == TYPER_INTERRUPTED:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from canary.baseline.comparability import (
     how_it_ended,
     is_imported,
-    judgeable,
     look_alone,
     mismatch,
     named_twice,
     same_runs,
     untimed,
+    why_not_judged,
 )
 from canary.compare.checks import CHECKS
 from canary.compare.exact.changes import config_changes
@@ -62,12 +62,12 @@ def refusal(now: Records, before: Records, good: Records, paired: bool) -> Compa
         if other:
             return Comparison("error", f"Error: not comparable, {other}.")
         return Comparison("regression", crash)
-    problem = next(filter(None, map(judgeable, now)), "")
+    problem = next(filter(None, map(why_not_judged, now)), "")
     if not problem and before and not good:
-        problem = f"{judgeable(before[-1])} (baseline)"
+        problem = f"{why_not_judged(before[-1])} (baseline)"
     if not problem and paired and len(good) != len(before):
         unusable = next(record for record in before if record not in good)
-        problem = f"{judgeable(unusable)} (baseline)"
+        problem = f"{why_not_judged(unusable)} (baseline)"
     problem = problem or _not_one_thing(now)
     if not problem:
         problem = next(filter(None, (mismatch(record, now[-1]) for record in (*good, *now))), "")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from canary.baseline.comparability import (
     is_imported,
-    judgeable,
     look_alone,
     mismatch,
+    why_not_judged,
     why_not_timed,
 )
 from canary.compare.causes.settings import likeliest_first
@@ -91,12 +91,12 @@ def compare_to_baseline(
     """
     now, before = _in_order(current), _in_order(baseline)
     require_distinct(now, before)
-    good = [record for record in before if not judgeable(record)]
+    good = [record for record in before if not why_not_judged(record)]
     asked = _Asked(
         now, good, thresholds, paired, noise, history, anchor, budget, gates, metrics, source
     )
     found = refusal(now, before, good, paired) or asked.answer(accept)
-    unused = [judgeable(record) for record in before if record not in good] if good else []
+    unused = [why_not_judged(record) for record in before if record not in good] if good else []
     notes = (*found.notes, *(f"left out of the baseline: {reason}" for reason in unused))
     # If both sides fail after training, their looks still show what differs.
     looked = good or [record for record in before if record.exact]

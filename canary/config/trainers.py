@@ -1,6 +1,6 @@
 """Trainers, one row each. The program knows a trainer only by its row.
 
-To add one, add its row to `TRAINERS` and the module that its row names as `builder`.
+To add one, add its row to `TRAINERS`. Trainers of trl share a `builder`.
 """
 
 from __future__ import annotations

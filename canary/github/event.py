@@ -1,7 +1,7 @@
 """Map a GitHub event to what the gate must do. Pure: no network, no environment.
 
-This module alone decides where an answer goes and whether the baseline may be written. Of a payload
-it reads only what it needs, with every value validated. The names follow
+For the gate, this module alone decides where an answer goes and whether the baseline may be
+written. It reads only what it needs of a payload, and validates each value. The names follow
 https://docs.github.com/webhooks/webhook-events-and-payloads.
 """
 

@@ -270,10 +270,13 @@ def run(loaded: Loaded, told: Callable[[Matrix], None]) -> list[Entry]:
 
 def _launcher(keys: LauncherKeys, folder: Path) -> tuple[Launcher, bool]:
     """Return the launcher, and whether cells train on GPUs unless they say otherwise."""
-    if isinstance(keys, Local):
-        return _local(keys)
-    queue = SlurmQueue(keys, folder) if isinstance(keys, Slurm) else RayQueue(keys)
-    return QueueLauncher(queue, keys), keys.device != CPU
+    match keys:
+        case Local():
+            return _local(keys)
+        case Slurm():
+            return QueueLauncher(SlurmQueue(keys, folder), keys), keys.device != CPU
+        case Ray():
+            return QueueLauncher(RayQueue(keys), keys), keys.device != CPU
 
 
 def _local(keys: Local) -> tuple[LocalLauncher, bool]:

@@ -14,8 +14,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import entrypoint
+from canary.cli import app
 from tests.contract.static_checks import clean
 
 ROOT = Path(__file__).parents[2]
@@ -237,6 +239,14 @@ def test_a_mounted_config_goes_before_a_sample(
     assert entrypoint.completed(given, open_folder) == given
 
 
+def test_every_verb_with_an_output_folder_gets_another_one() -> None:
+    commands = get_command(app).commands.items()  # type: ignore[attr-defined]
+    given = {name: {text for one in verb.params for text in one.opts} for name, verb in commands}
+    assert sorted(v for v, opts in given.items() if "--output-dir" in opts and v != "init") == (
+        sorted(entrypoint.WRITING)
+    )
+
+
 def test_run_folders_go_elsewhere_when_the_checkout_is_read_only(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +265,8 @@ def test_run_folders_go_elsewhere_when_the_checkout_is_read_only(
     ):
         assert entrypoint.completed(kept, open_folder) == kept
     # What stands behind -- is the user's command, whatever its options are called.
+    bisect = ["bisect", "--output-dir", f"{there[2]}/bisect", "canary.yaml"]
+    assert entrypoint.completed(["bisect", "canary.yaml"], open_folder) == bisect
     there = ["exec", "--output-dir", there[2], "--", "train", "-o", "x"]
     assert entrypoint.completed(["exec", "--", "train", "-o", "x"], open_folder) == there
 

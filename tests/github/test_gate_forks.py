@@ -108,7 +108,7 @@ def test_a_label_by_a_writer_after_the_answer_accepts(house: Gatehouse) -> None:
     assert house.judge(pull, run).outputs["verdict"] == "changed"
     state, description = house.status(pull.head_sha)
     assert (state, description[:17]) == ("failure", "Needs acceptance:")
-    assert f"sets the label {LABEL}." in house.comments(pull)[0].body
+    assert f"can set the label {LABEL}." in house.comments(pull)[0].body
     house.hub_repository.label(pull, LABEL, "ada")
     again = altered(run, "run_id", to="again")
     said = house.judge(pull, again, action="labeled", label=(LABEL, "ada"))

@@ -128,10 +128,14 @@ def _mode(facts: Facts) -> str:
     change = next((one for one in facts.settings if one.key == EVALUATION_MODE), None)
     if change is None or facts.entry not in ("first_loss", "first_gradient", "trajectory"):
         return ""
+    if change.current is None:
+        return (
+            f"the model is no longer in evaluation mode from step {change.baseline} on: dropout is "
+            "on there, and batch norms update their statistics"
+        )
     return (
-        f"the model {'is no longer' if change.current is None else 'is'} in evaluation mode from "
-        f"step {change.current or change.baseline} on: dropout is off there, and batch norms keep "
-        "their statistics"
+        f"the model is in evaluation mode from step {change.current} on: dropout is off there, and "
+        "batch norms keep their statistics"
     )
 
 

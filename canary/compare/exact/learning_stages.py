@@ -111,8 +111,8 @@ def first_gradient(sides: Sides) -> list[Difference]:
 def tensors_without_gradient(sides: Sides) -> list[Difference]:
     """Compare the tensors that the first gradient does not reach."""
     before, after = sides.read(lambda exact: exact.get("first_gradient", {}))
-    was, now = (side.get("tensors_without_gradient", []) for side in (before, after))
-    if was == now:
+    was, now = (side.get("tensors_without_gradient") for side in (before, after))
+    if was is None or now is None or was == now:
         return []
     words, count = f"tensors without a gradient {len(was)} -> {len(now)}", len(set(was) ^ set(now))
     names = ("first_gradient", "tensors_without_gradient")
@@ -147,7 +147,7 @@ def tensors_changed(sides: Sides) -> list[Difference]:
     """Compare how many tensors the first update changed."""
     before, after = sides.read(lambda exact: exact.get("first_update", {}))
     was, now = before.get("tensors_changed"), after.get("tensors_changed")
-    if was == now:
+    if None in (was, now) or was == now:
         return []
     names = [set(side.get("tensors_unchanged", [])) for side in (before, after)]
     words, count = f"tensors changed {was} -> {now}", len(names[0] ^ names[1]) or 1

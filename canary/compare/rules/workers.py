@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from canary.compare.rules.facts import micro_batches, updates_of
 from canary.compare.rules.rule import Answer, answer, not_asked, only_for, rule
 from canary.record.facts import LoaderFacts
@@ -19,10 +21,11 @@ FEWEST = 3
     "batches_differ",
     "steps train on different batches",
     "a loader of several batches; always a note",
-    "iterate over the loader: next(iter(loader)) begins again each time",
+    "iterate over the loader: next(iter(loader)) begins again each time; print some prompts",
 )
 def batches_differ(record: RunRecord) -> Answer:
-    """A loop that begins its loader again in each step sees only the first batch."""
+    """A loop that begins its loader again in each step sees only the first batch. A generator that
+    is seeded for each row makes all prompts alike."""
     length = (updates_of(record) or {}).get("loader_length", 0)
     seen = [micro.get("sha256") for micro in micro_batches(record)]
     if length < FEWEST:
@@ -32,6 +35,9 @@ def batches_differ(record: RunRecord) -> Answer:
     words = f"{len({*seen})} of {len(seen)} batches differ"
     if same := len({*seen}) == 1:
         words = f"all {len(seen)} batches are the same one, and the loader has {length}"
+    rows = [micro.get("rows", {}).get("prompt_ids", ()) for micro in micro_batches(record)]
+    if not same and all(rows) and len({*chain(*rows)}) == 1:
+        same, words = True, f"the prompts of {sum(map(len, rows))} rows are all the same"
     return answer(words, broken=same, doubt="is this to see whether one batch can be learned?")
 
 

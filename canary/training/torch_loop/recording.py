@@ -49,8 +49,8 @@ MOST_SETTINGS = 8
 
 
 class Recording(LoopCollector):
-    """Collects the steps of one loop that does not know of the canary; `StepOptimizers` says when a
-    step ends."""
+    """Collects the steps of one loop that does not know of the canary, and ends each;
+    `StepOptimizers` knows which optimizers make a step."""
 
     loop: PlainLoop
 

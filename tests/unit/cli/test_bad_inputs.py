@@ -352,3 +352,9 @@ def test_an_output_that_cannot_be_written(canary: Canary, tmp_path: Path) -> Non
 def test_check_names_a_config_that_is_missing(canary: Canary) -> None:
     said = one_line(canary("check", "--config", "nothere.yaml"), 2)
     assert said.startswith("canary: no config at nothere.yaml")
+
+
+def test_v_of_a_command_is_its_own(canary: Canary) -> None:
+    """`-v` behind `--` is an option of the user's script: no traceback was asked for."""
+    one_line(canary("exec", "--set", "nosuch=1", "--", "python", "train.py", "-v"), 2)
+    assert "Traceback" in canary("exec", "-v", "--set", "nosuch=1", "--", "python", "a.py").err

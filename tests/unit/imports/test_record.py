@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from canary.baseline.comparability import machine_key, mismatch, usable, why_not_timed
+from canary.baseline.comparability import machine_key, mismatch, why_not_timed, why_unusable
 from canary.compare.stats import compare_to_baseline
 from canary.errors import CanaryError, InputError
 from canary.gate.records import read_record
@@ -66,7 +66,7 @@ def test_a_record_has_the_canarys_names_and_units(tmp_path: Path) -> None:
     assert record.alert_summary is None
     assert not record.exact
     assert "the run was imported" in record.unmeasured["exact"]
-    assert usable(record) == ""
+    assert why_unusable(record) == ""
 
 
 def test_an_evaluation_at_the_end_is_no_diverged_loss(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_without_times_the_step_time_is_not_judged_and_the_comparison_says_why(
     rows = [{"step": step, "loss": 1.0} for step in range(1, 21)]
     one, two = made(lines(tmp_path / "a.jsonl", rows)), made(lines(tmp_path / "b.jsonl", rows))
     found = compare_to_baseline(two, one)
-    assert usable(two) == ""
+    assert why_unusable(two) == ""
     assert found.check("step_time_median").status == "skip"
     assert "no step time and no times" in found.check("step_time_median").message
     assert found.check("final_loss").status == "pass"
@@ -119,7 +119,7 @@ def test_a_worse_loss_is_a_regression(tmp_path: Path) -> None:
 
 def test_too_few_steps_are_not_judged(tmp_path: Path) -> None:
     record = made(verl(tmp_path / "a.jsonl", steps=4))
-    assert "too few steps: 4 were recorded" in usable(record)
+    assert "too few steps: 4 were recorded" in why_unusable(record)
 
 
 def test_two_frameworks_are_not_comparable(tmp_path: Path) -> None:

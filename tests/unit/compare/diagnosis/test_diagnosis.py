@@ -162,6 +162,16 @@ def test_evaluation_mode_that_changes_no_loss_is_no_cause() -> None:
     assert not diagnosed("sft", MODE)[1].suspects
 
 
+def test_an_evaluation_mode_that_ended_is_told_as_such() -> None:
+    before, after = sides()
+    now = changed(after, *OTHER_LOSS)
+    found = compare_to_baseline(now, changed(before, MODE), gates=())
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    words = "no longer in evaluation mode from step 1 on: dropout is on there"
+    assert words in f"{top.description} {top.evidence}"
+
+
 @pytest.mark.parametrize(
     ("phase", "name", "step", "category"),
     [

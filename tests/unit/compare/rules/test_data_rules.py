@@ -165,6 +165,19 @@ def test_a_loop_that_sees_only_the_first_batch(hashes: str, length: int, status:
     assert judged("batches_differ", whole).status == status
 
 
+@pytest.mark.parametrize(("prompts", "status"), [("ppp", "note"), ("ppq", "holds")])
+def test_prompts_that_are_all_alike_are_a_note(prompts: str, status: str) -> None:
+    """Their completions differ, and so do the batches."""
+    micro = [
+        {"sha256": str(place), "rows": {"prompt_ids": [one] * 4, "completion_ids": [place] * 4}}
+        for place, one in enumerate(prompts)
+    ]
+    whole = looked(micro, "grpo", facts={"updates": {"loader_length": 8}})
+    found = judged("batches_differ", whole)
+    assert found.status == status
+    assert ("12 rows are all the same" in found.words) == (status == "note")
+
+
 def loaded(**said: Any) -> RunRecord:
     one = {"workers": 2, "seen": 2, "stream": False, "draw_the_same": []} | said
     return looked(facts={"loaders": [one]})
