@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 66_000,
-    "lines of tests": 62_900,
+    "lines of canary": 66_040,
+    "lines of tests": 62_940,
     "lines of bench": 20_190,
     "lines of tools": 1_500,
     "lines of canary/anomaly": 40,
@@ -22,7 +22,7 @@ LIMITS = {
     "lines of canary/bisect": 2_440,
     "lines of canary/campaign": 2_210,
     "lines of canary/cli": 1_730,
-    "lines of canary/compare": 12_350,
+    "lines of canary/compare": 12_360,
     "lines of canary/config": 2_440,
     "lines of canary/gate": 2_870,
     "lines of canary/github": 1_800,
@@ -37,7 +37,7 @@ LIMITS = {
     "lines of canary/report": 3_970,
     "lines of canary/runner": 2_120,
     "lines of canary/serve": 750,
-    "lines of canary/training": 16_970,
+    "lines of canary/training": 17_000,
     "lines of canary/trends": 1_000,
     "files too long": 0,
     "functions too long": 0,

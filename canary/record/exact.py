@@ -81,6 +81,8 @@ class Micro(TypedDict, total=False):
     eos_inputs: int
     bos_tokens: int
     bos_most_in_a_sequence: int
+    rows_with_two_bos: int
+    """Rows that begin so."""
     pad_tokens: int
     learned_rows: int
     """Rows that could have labels of tokens."""

@@ -19,7 +19,7 @@ from canary.compare.rules.facts import (
 )
 from canary.compare.rules.rule import Answer, answer, holds, not_asked, only_for, rule
 from canary.errors import counted
-from canary.record.exact import Micro
+from canary.record.exact import TORCH_LOOP, Micro
 from canary.record.types import RunRecord
 
 GUESSED = "the tokenizer is unknown, and EOS comes from the model's config"
@@ -176,14 +176,20 @@ def at_most_one_bos(record: RunRecord) -> Answer:
     most = max(m["bos_most_in_a_sequence"] for m in micro)
     if not most:
         return not_asked("no row has BOS")
-    packed = most > 1 and not any(m.get("pad_tokens", 1) for m in micro)
+    doubt, items = "", tuple[str, ...]()
+    if most > 1 and not any(m.get("pad_tokens", 1) for m in micro):
+        doubt, items = "no row is padded: is this packed text?", ("BOS of packed rows",)
+    elif record.config.get("trainer") == TORCH_LOOP and not any(
+        m.get("rows_with_two_bos", 1) for m in micro
+    ):
+        doubt, items = "no row begins with two: did a model sample it?", ("BOS in the text",)
     return answer(
         f"up to {most} BOS per sequence",
         broken=most > 1,
         size=most - 1,
         value=most,
-        items=("BOS of packed rows",) if packed else (),
-        doubt="no row is padded: is this packed text?" if packed else "",
+        items=items if most > 1 else (),
+        doubt=doubt,
     )
 
 

@@ -307,6 +307,15 @@ def _prompt_counts(inputs: Mapping[str, Any]) -> Micro:
     return cast(Micro, dict(counts))
 
 
+def _rows_beginning_twice(part: Part, bos: int) -> int:
+    """Return how many rows begin with two BOS, after padding on the left."""
+    if part.ids.shape[-1] < 2:
+        return 0
+    is_bos = (part.ids == bos) & part.present
+    first = part.present.long().argmax(dim=-1, keepdim=True).clamp(max=part.ids.shape[-1] - 2)
+    return int((is_bos.gather(-1, first) & is_bos.gather(-1, first + 1)).sum())
+
+
 def _special_counts(everything: Sequence[Part], sampled: bool, tokenizer: Any) -> Micro:
     eos, bos = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos"))
     found = everything[-1:] if sampled else everything
@@ -328,5 +337,6 @@ def _special_counts(everything: Sequence[Part], sampled: bool, tokenizer: Any) -
         counts["bos_most_in_a_sequence"] = max(
             (int(count.max()) for count in tokenized if count.numel()), default=0
         )
+        counts["rows_with_two_bos"] = sum(_rows_beginning_twice(part, bos) for part in everything)
     counts["pad_tokens"] = sum(int((~part.present).sum()) for part in found)
     return counts

@@ -198,11 +198,13 @@ def fed(batch: Mapping[str, Any], entered: Named) -> Micro:
 PAIR = {side: f"{side}_input_ids" for side in ("chosen", "rejected")}
 
 
-def as_tokens(batch: Any, *, embeds: bool) -> Named:
+def as_tokens(batch: Any, *, embeds: bool, masks: dict[str, bool] | None = None) -> Named:
     """Return a batch by name. Token sequences without a known name get the names `input_ids` and
     `labels`: if the model `embeds`, the first integer tensor of two dimensions, and the next one of
-    the same shape. A pair of `chosen` and `rejected` has no labels."""
-    found = named(batch)
+    the same shape that is no mask. A pair of `chosen` and `rejected` has no labels.
+
+    `masks`: whether a tensor of this loop is a mask, by name; its values are read once."""
+    found, masks = named(batch), {} if masks is None else masks
     if parts(found) or not embeds:
         return found
     tokens = {
@@ -215,9 +217,25 @@ def as_tokens(batch: Any, *, embeds: bool) -> Named:
     ids = next((name for name in tokens if name != "labels"), None)
     if ids is None:
         return found
-    labels = "labels" if "labels" in found else next((one for one in tokens if one != ids), None)
+    known = {ids: "input_ids"}
+    for name, value in tokens.items():
+        if name not in (ids, "labels") and value.shape == tokens[ids].shape:
+            if name not in masks:
+                masks[name] = _is_mask(value, tokens[ids])
+            known |= {name: "attention_mask"} if masks[name] else {}
+    others = (one for one in tokens if one not in known)
+    labels = "labels" if "labels" in found else next(others, None)
     alike = labels in tokens and tokens[labels].shape == tokens[ids].shape
     if "labels" in found and not alike:
         return found  # labels of whole sequences
-    known = {ids: "input_ids"} | ({labels: "labels"} if alike else {})
+    if labels is not None and alike:
+        known[labels] = "labels"
     return Named({known.get(name, name): value for name, value in found.items()}).like(found)
+
+
+def _is_mask(value: torch.Tensor, ids: torch.Tensor) -> bool:
+    """Whether each row of a tensor is ones and zeros, one after the other, beside ids above 1."""
+    if value.numel() == 0 or int(ids.max()) <= 1:
+        return False
+    ends = (value[:, 1:] != value[:, :-1]).sum(dim=1)
+    return bool((value == value.ne(0)).all() and (ends <= 1).all())

@@ -87,6 +87,7 @@ class Recording(LoopCollector):
         self._steps_inside_backward = self._stepped_inside = self._updating = False
         modules = () if self.model is None else self.model.modules()
         self._embeds = any(isinstance(one, nn.Embedding) for one in modules)
+        self._masks: dict[str, bool] = {}
         self._given: list[Named] = []
         """The batches of the running step."""
         self._foreign: list[Scalar] = []
@@ -175,7 +176,7 @@ class Recording(LoopCollector):
         if not batches and entered:
             batches = [entered]
         for batch in batches:
-            tensors = as_tokens(batch, embeds=self._embeds)
+            tensors = as_tokens(batch, embeds=self._embeds, masks=self._masks)
             tensors.entered = True
             if from_loader:
                 tensors.more = self._looking(functools.partial(fed, tensors, entered))

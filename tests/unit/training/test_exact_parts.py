@@ -109,7 +109,17 @@ def test_a_prompt_that_is_begun_twice_is_counted() -> None:
     }
     found = describe_batch(batch, TOKENIZER)
     assert (found["bos_tokens"], found["bos_most_in_a_sequence"]) == (3, 2)
+    assert found["rows_with_two_bos"] == 1
     assert (found["eos_labels"], found["pad_tokens"], found["sequences"]) == (2, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("row", "begin"), [([0, 0, 1, 1], 1), ([1, 1, 5, 6], 1), ([0, 1, 5, 1], 0), ([0, 0, 0, 1], 0)]
+)
+def test_rows_that_begin_twice_are_told_from_a_sampled_bos(row: list[int], begin: int) -> None:
+    ids = torch.tensor([row, [5, 1, 1, 6]])
+    batch = {"input_ids": ids, "attention_mask": ids.ne(0).long()}
+    assert describe_batch(batch, TOKENIZER)["rows_with_two_bos"] == begin
 
 
 def test_weights_once_stored_in_a_narrow_dtype_are_known() -> None:

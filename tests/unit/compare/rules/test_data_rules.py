@@ -9,6 +9,7 @@ import pytest
 
 from canary.compare.rules import RULES
 from canary.compare.rules.rule import Answer
+from canary.record.exact import TORCH_LOOP
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, example
 
@@ -85,6 +86,19 @@ def test_rows_without_the_bos_that_tokenizer_and_template_set_are_broken(
     micro: dict[str, Any], facts: dict[str, Any], status: str
 ) -> None:
     assert judged("bos_as_tokenized", looked([micro] * STEPS, **facts)).status == status
+
+
+@pytest.mark.parametrize(
+    ("trainer", "twice", "status"),
+    [(TORCH_LOOP, 0, "note"), (TORCH_LOOP, 4, "broken"), ("trl.SFTTrainer", 0, "broken")],
+)
+def test_a_bos_inside_the_rows_of_a_loop_may_be_sampled(
+    trainer: str, twice: int, status: str
+) -> None:
+    whole = looked([begun(2) | {"rows_with_two_bos": twice}] * STEPS, data=with_tokens(bos=1))
+    whole = altered(whole, "config", "trainer", to=trainer)
+    assert judged("at_most_one_bos", whole).status == status
+    assert judged("at_most_one_bos", looked([begun(1)], data=with_tokens(bos=1))).status == "holds"
 
 
 def test_a_bos_that_a_policy_sampled_does_not_begin_its_prompts() -> None:

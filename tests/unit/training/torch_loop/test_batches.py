@@ -110,6 +110,20 @@ def test_sequences_without_names_get_those_of_a_trainer_if_the_model_embeds() ->
     assert [*as_tokens(labelled, embeds=True)] == ["labels", "input_ids", "mask"]
 
 
+@pytest.mark.parametrize("real", [[1, 1, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1]])
+def test_a_mask_without_a_name_is_no_labels(real: list[int]) -> None:
+    mask = torch.tensor([real] * 3)
+    known: dict[str, bool] = {}
+    batch = (IDS, mask, LABELS)
+    names = ["input_ids", "attention_mask", "labels"]
+    assert [*as_tokens(batch, embeds=True, masks=known)] == names
+    assert known == {"1": True, "2": False}
+    assert [*as_tokens((IDS, mask), embeds=True)] == names[:2]
+    tags = torch.tensor([[1, 0, 1, 0]] * 3)
+    assert [*as_tokens((IDS, tags), embeds=True)] == ["input_ids", "labels"]
+    assert [*as_tokens((IDS % 2, mask), embeds=True)] == ["input_ids", "labels"]
+
+
 def test_what_the_loop_changes_after_its_loader_shows_in_what_enters() -> None:
     batch = as_tokens((IDS, LABELS), embeds=True)
     same = fed_sha256(batch, entered(IDS, LABELS))
