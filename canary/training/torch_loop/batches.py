@@ -199,9 +199,11 @@ PAIR = {side: f"{side}_input_ids" for side in ("chosen", "rejected")}
 
 
 def as_tokens(batch: Any, *, embeds: bool, masks: dict[str, bool] | None = None) -> Named:
-    """Return a batch by name. Token sequences without a known name get the names `input_ids` and
-    `labels`: if the model `embeds`, the first integer tensor of two dimensions, and the next one of
-    the same shape that is no mask. A pair of `chosen` and `rejected` has no labels.
+    """Return a batch by name. A pair of `chosen` and `rejected` has no labels.
+
+    If the model `embeds`, token sequences without a known name get the names `input_ids` and
+    `labels`: the first integer tensor of two dimensions, and the next one of its shape that is no
+    mask.
 
     `masks`: whether a tensor of this loop is a mask, by name; its values are read once."""
     found, masks = named(batch), {} if masks is None else masks
