@@ -37,7 +37,7 @@ LIMITS = {
     "lines of canary/report": 3_970,
     "lines of canary/runner": 2_120,
     "lines of canary/serve": 750,
-    "lines of canary/training": 17_000,
+    "lines of canary/training": 17_010,
     "lines of canary/trends": 1_000,
     "files too long": 0,
     "functions too long": 0,

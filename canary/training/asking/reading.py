@@ -259,6 +259,8 @@ def kl_sign(look: Look) -> Asked:
     """Ask whether the loss raises tokens that the reference finds likelier. At the start there is
     no difference; a ratio raises and lowers rows in opposite ways, so both must agree."""
     known = [(one, pulls) for one in look.updates[1:] if (pulls := _pulls(one))]
+    if len(known) < LEAST_UPDATES and look.references:
+        raise CannotAsk("too few updates show a KL term")
     if len(known) < LEAST_UPDATES:
         raise CannotAsk("only for trainings with a reference and a KL term")
     every = [value for _, pulls in known for value in pulls]
@@ -285,6 +287,8 @@ def _pulls(update: Update) -> list[float]:
 def group_advantages(look: Look) -> Asked:
     """Ask whether advantages add up to 0 within the completions of one prompt."""
     judged = [(one, groups) for one in look.updates if (groups := _groups(one))]
+    if not judged and is_called(look.updates, *BY_GROUP):
+        raise CannotAsk("no update has several prompts with unequal advantages each")
     if not judged or _are_spread(look.updates):
         raise CannotAsk("only for online RL with several completions per prompt in each update")
     groups = [rows for _, several in judged for rows in several]

@@ -94,3 +94,9 @@ def test_groups_that_are_spread_over_updates_are_not_judged() -> None:
     """Half of two groups add up to 0 over an update by chance."""
     found = GRPO(half_are_right, spread=True, rounds=3).run()["group_advantages"]
     assert found["status"] == "not asked", found
+
+
+def test_grpo_whose_groups_say_nothing_is_not_called_another_training() -> None:
+    found = GRPO(torch.zeros_like).run()["group_advantages"]
+    assert found["status"] == "not asked", found
+    assert found["words"] == "no update has several prompts with unequal advantages each"
