@@ -46,9 +46,12 @@ class StatePair:
     stage: Part
     states: Mapping[Role, State]
     records: list[tuple[Role, RunRecord]] = field(default_factory=list)
+    running: Role = "base"
+    """The side that ran last."""
 
     def run(self, role: Role, kind: Kind = "whole") -> RunRecord:
         """Run one side."""
+        self.running = role
         record = self.runs.run(self.stage, self.states[role], kind)
         self.records.append((role, record))
         return record
@@ -169,9 +172,9 @@ class Finder:
         try:
             found = self._by_looks(ends) or ends.pairs(self.check)
         except CannotRun as why:
-            role: Role = "head" if ends.records else "base"
-            label = self.runs.candidates.label(ends.states[role])
-            raise MachineError(f"the {NAMES['ends'][role]} ({label}) does not run: {why}") from why
+            label = self.runs.candidates.label(ends.states[ends.running])
+            name = NAMES["ends"][ends.running]
+            raise MachineError(f"the {name} ({label}) does not run: {why}") from why
         return self._with_question(found, ends.of("head"), ends.of("base"))
 
     def _by_looks(self, ends: StatePair) -> Comparison | None:

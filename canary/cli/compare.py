@@ -153,6 +153,10 @@ def report(
     against = (*(paths or ())[1:], *(baseline or ()))
     if first is None and remote is None:
         raise UsageError("nothing to report", "canary report RUN [BASELINE...], or --remote origin")
+    if first is None and against:
+        raise UsageError("--baseline needs a run to compare", "canary report RUN BASELINE")
+    if remote is not None and first is not None and not is_history(first):
+        raise UsageError(f"{first} is a run, and --remote names a history", "give only one of them")
     if first is None or (is_history(first) and not against):
         path = output or (first or Path()) / REPORT
         with history_at(first, remote, branch) as (root, shown):

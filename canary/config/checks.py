@@ -91,11 +91,14 @@ def conflicts(config: CanaryConfig) -> Iterator[Refusal]:
     if prompt is not None and longest is not None and prompt >= longest:
         message = f"({prompt}) leaves no tokens for completions: max_length is {longest}"
         yield "max_prompt_length", message, "lower it"
-    together = config.batch_size * config.gradient_accumulation_steps
-    if config.trainer.in_groups and together % (config.num_generations or 1):
+    ranks = config.nproc or 1
+    together = config.batch_size * config.gradient_accumulation_steps * ranks
+    given_otherwise = {"generation_batch_size", "steps_per_generation"} & {*config.trainer_args}
+    in_groups = config.trainer.in_groups and not given_otherwise
+    if in_groups and together % (config.num_generations or 1):
         message = (
             f"({config.num_generations}) does not divide batch_size x "
-            f"gradient_accumulation_steps ({together})"
+            f"gradient_accumulation_steps{' x nproc' * (ranks > 1)} ({together})"
         )
         hint = "set num_generations to a divisor, or change batch_size"
         yield "num_generations", message, hint
@@ -142,7 +145,8 @@ def _of_steps(config: CanaryConfig) -> Iterator[Refusal]:
         message = (
             f"({warmup}) leaves no step to time: max_steps is {steps}, and {looked} are looked at"
         )
-        yield "metrics_warmup_steps", message, f"set it below {steps - looked}"
+        fits = f"set it below {steps - looked}" if steps > looked + 1 else "raise max_steps"
+        yield "metrics_warmup_steps", message, fits
     if steps is not None and config.warmup_steps > steps:
         yield "warmup_steps", f"is above max_steps ({steps})", "lower it"
     if not config.profiler.enabled:

@@ -21,8 +21,8 @@ from canary.compare.timing.lane import DECISIONS
 from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.compare.verdict import MIN_HISTORY
 from canary.config.load import LoadedConfig
-from canary.config.spans import WARMUP
-from canary.errors import CanaryError, RecordError
+from canary.config.spans import WARMUP, steps_of
+from canary.errors import CanaryError, RecordError, counted
 from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.records import Mode, Part, Records
 from canary.github.status import Answer
@@ -176,7 +176,8 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Answer:
     if not head or not base:
         raise RecordError(f"the run left no pair of base and head for {grounds.config}")
     complete = all(record.status == "completed" for record in (*base, *head))
-    notes = [f"{len(head)} pairs, base and head alternating, each run in a separate process"]
+    pairs = counted(len(head), "pair")
+    notes = [f"{pairs}, base and head alternating, each run in a separate process"]
     return _compared(
         grounds,
         head,
@@ -253,7 +254,8 @@ def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, list[str
         # Only storing a run again may exclude its stored copy; a record's id must not.
         asked = asked.model_copy(update={"run_id": ""})
     chosen = select(grounds.history, asked, ancestry=grounds.ancestry)
-    left_out = f"{chosen.elsewhere} stored runs not used: this commit does not descend from theirs"
+    stored = counted(chosen.elsewhere, "stored run")
+    left_out = f"{stored} not used: this commit does not descend from theirs"
     return chosen, [left_out] if chosen.elsewhere else []
 
 
@@ -350,7 +352,7 @@ def _require_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> N
         done = len(record.stability.loss_values)
         if record.source is not None:  # its source may have no loss
             done = max(done, *(launch.steps for launch in record.launches), 0)
-        if completed and done < (base.config.max_steps or 1):
+        if completed and done < (steps_of(base.config) or 1):
             raise RecordError(f"{run} is marked completed after only {done} steps; train again")
 
 

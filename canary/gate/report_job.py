@@ -248,7 +248,8 @@ def _settled(judged: Sequence[Answer], accepted: Acceptance | None, note: str) -
         if note:
             found = replace(found, notes=(note, *found.notes))
         if accepted and accepted.words and found.verdict in ("regression", "changed"):
-            line = f"Accepted ({accepted.reason}): {found.first_line}"
+            line = found.first_line
+            line = line if found.accepted else f"Accepted ({accepted.reason}): {line}"
             found = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
         if slugs.count(name) > 1:
             canary = f"{canary} {one.config}"

@@ -343,7 +343,7 @@ def command_of(cell: Cell, python: Path, folder: Path) -> tuple[str, ...]:
         settings.append(f"name={cell.name}")  # The history has a drawer for each name.
     if cell.verb == "run" and cell.ranks > 1:
         words += ["--nproc", str(cell.ranks)]
-    if cell.ranks > 1 and cell.verb not in ("run", "exec"):
+    if cell.ranks > 1 and cell.verb not in ("run", "exec") and not cell.command:
         settings.append(f"nproc={cell.ranks}")
     if cell.device == CPU:
         settings.append("device=cpu")

@@ -62,9 +62,10 @@ class RankSteps:
 
 def _add(new: Sequence[Row], rows: list[Row]) -> None:
     """Append rows. A launch that began its steps anew replaces the rows that were read before."""
-    while new and rows and _place(rows[-1]) >= _place(new[0]):
-        rows.pop()
-    rows.extend(new)
+    for row in new:
+        while rows and _place(rows[-1]) >= _place(row):
+            rows.pop()
+        rows.append(row)
 
 
 def _place(row: Row) -> tuple[float, float]:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from canary.config.checks import require_liger_installed
 from canary.config.load import LoadedConfig
-from canary.config.schema import CanaryConfig
-from canary.config.spans import look_steps
+from canary.config.spans import look_steps, steps_of
 from canary.errors import DISK_FULL, CanaryError, ConfigError, InputError, MachineError, Stopped
 from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice
@@ -148,13 +147,6 @@ def _launch(session: Session, job: Job, deadline: float, watch: HeldDevice) -> R
             record.memory.sampled = sampled
             record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
             record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
-
-
-def steps_of(config: CanaryConfig) -> int | None:
-    """Return the optimizer steps of a launch; None for all steps of a user's training."""
-    if config.exact:
-        return min(config.look_steps, config.max_steps or config.look_steps)
-    return config.max_steps
 
 
 def runner_for(session: Session, launch: int, cache_dir: Path, watch: HeldDevice) -> LocalRunner:

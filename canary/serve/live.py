@@ -90,12 +90,16 @@ class Following:
             self._begin()  # Somebody wrote the file anew.
         if size == self._bytes:
             return
-        for rank, rows in self._steps.read().items():
+        by_rank = self._steps.read()
+        if any(by_rank[rank][: len(known)] != known for rank, known in self.rows.items()):
+            self._begin()  # A launch began its steps anew.
+            by_rank = self._steps.read()
+        for rank, rows in by_rank.items():
             known = self.rows.setdefault(rank, [])
             new = checked_rows(rows[len(known) :])
-            for row in new:
-                self._add(row, leads=rank == min(self.rows))
             known += new
+            for row in new:
+                self._add(row, leads=rank == 0)
         self._bytes = size
 
     def _add(self, row: Row, *, leads: bool) -> None:

@@ -188,6 +188,13 @@ def test_a_reason_given_by_hand_begins_a_period_whatever_the_verdict(house: Gate
     assert house.push_main(house.run(0.2)).outputs["verdict"] == "no-baseline"
 
 
+def test_what_is_accepted_by_hand_is_said_once(house: Gatehouse) -> None:
+    house.dispatch(house.changed(), accept="a larger model")
+    description = house.status(house.heads["main"])[1]
+    assert description.count("ccepted (a larger model, by ada)") == 1
+    assert "loss" in description
+
+
 def test_of_several_runs_that_are_accepted_the_first_begins_the_period(house: Gatehouse) -> None:
     runs = [house.run(0.2) for _ in range(3)]
     house.dispatch(*runs, task="bootstrap", accept="another machine")

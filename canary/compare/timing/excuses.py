@@ -107,7 +107,7 @@ def _left_by_others(records: Records, threads: int) -> float:
 
 def compute_threads(record: RunRecord) -> int:
     """Return the threads per operator on a CPU; 1 on a GPU or if not recorded."""
-    device = record.env.get("device", {})
+    device = record.env.get("device") or {}
     if device.get("type", "cpu") != "cpu":
         return 1
     threads = device.get("threads")

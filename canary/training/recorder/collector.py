@@ -4,9 +4,10 @@ rows and result for the job of `canary exec`."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -163,10 +164,17 @@ class LoopCollector:
             return {}
         return {"exact.batches": self.loop.why_no_batch(self._batch_given)}
 
-    def optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """An optimizer is about to update, from gradients that are ready."""
+    def optimizer_begins(
+        self, optimizer: torch.optim.Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]] | None:
+        """An optimizer is about to update: from gradients that are ready, or from those of its
+        closure's first call."""
         self.optimizer_called()
-        self.gradients_ready()
+        ready = [self.gradients_ready]
+        watched = around_closure(args, kwargs, bool, lambda: ready and ready.pop()())
+        if watched is None:
+            self.gradients_ready()
+        return watched
 
     def optimizer_called(self) -> None:
         """An optimizer's step begins; with a closure its gradients come later."""
@@ -301,3 +309,28 @@ def scalar(value: Any, name: str) -> torch.Tensor | float:
     raise UsageError(
         f"{name} takes one number, got {text}", "give its mean, or a tensor of one element"
     )
+
+
+def around_closure(
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    begins: Callable[[], Any],
+    ended: Callable[[], Any],
+) -> tuple[Sequence[Any], Mapping[str, Any]] | None:
+    """Return the arguments of an optimizer's step, with the optimizer first, so that its closure
+    calls `begins` and `ended` around its call; None without a closure."""
+    named = kwargs.get("closure")
+    given = named or next((one for one in args[1:2] if callable(one)), None)
+    if given is None:
+        return None
+
+    @functools.wraps(given)
+    def closure(*args: Any, **kwargs: Any) -> Any:
+        begins()
+        loss = given(*args, **kwargs)
+        ended()
+        return loss
+
+    if named is not None:
+        return args, {**kwargs, "closure": closure}
+    return (args[0], closure, *args[2:]), kwargs

@@ -7,7 +7,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from canary.training.collectors.taps import Taps
 from canary.training.exact.parameters import parameters_of
 from canary.training.facts.loaders import LOADERS
 from canary.training.launch import claimed_launch, set_up_torch
+from canary.training.recorder.collector import around_closure
 from canary.training.torch_loop.batches import LoaderBatches, entering
 from canary.training.torch_loop.calls import ModuleCalls
 from canary.training.torch_loop.recording import Recording, loss_tensors
@@ -316,28 +317,3 @@ class LoopWatch:
 def begin(taps: Taps, started: float) -> None:
     """Watch this process; `started` is when it began."""
     LoopWatch(Job.read(Path(os.environ[JOB])), started).install(taps)
-
-
-def around_closure(
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    begins: Callable[[], Any],
-    ended: Callable[[], Any],
-) -> tuple[Sequence[Any], Mapping[str, Any]] | None:
-    """Return the arguments of an optimizer's step, with the optimizer first, so that its closure
-    calls `begins` and `ended` around its call; None without a closure."""
-    named = kwargs.get("closure")
-    given = named or next((one for one in args[1:2] if callable(one)), None)
-    if given is None:
-        return None
-
-    @functools.wraps(given)
-    def closure(*args: Any, **kwargs: Any) -> Any:
-        begins()
-        loss = given(*args, **kwargs)
-        ended()
-        return loss
-
-    if named is not None:
-        return args, {**kwargs, "closure": closure}
-    return (args[0], closure, *args[2:]), kwargs

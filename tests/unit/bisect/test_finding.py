@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from canary.bisect.candidates import Commits
+from canary.bisect.search import CannotRun
 from canary.errors import MachineError, UsageError
 from canary.record.types import RunRecord
 from tests.unit.bisect.workshop import (
@@ -169,6 +170,21 @@ def test_an_end_that_does_not_build_is_an_error(tmp_path: Path, end: str, subjec
 def test_a_good_end_that_crashes_is_an_error(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, lambda _, number, __: failed(number, "it broke"))
     with pytest.raises(MachineError, match="the base does not run: it broke"):
+        bisected(bench)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_the_end_that_does_not_run_is_named_whichever_run_of_it(tmp_path: Path, bad: int) -> None:
+    runs: list[str] = []
+
+    def run(commit: str, number: int, kind: str) -> RunRecord:
+        runs.append(commit)
+        if len(runs) == bad + 1:
+            raise CannotRun("the disk is full")
+        return looked(number, 2.0)
+
+    bench = bench_of(tmp_path, run)
+    with pytest.raises(MachineError, match=rf"the {('good', 'bad', 'good')[bad]} end .* does not"):
         bisected(bench)
 
 

@@ -84,6 +84,10 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ("trainer_args:\n  since: 2020-01-01\n", "trainer_args.since in @:2 is a date, which JSON"),
         ("training_type: grpo\nnum_generations: 3\n", "num_generations in @:2 (3) does not divide"),
         (
+            "max_steps: 1\nmetrics_warmup_steps: 1\n",
+            "metrics_warmup_steps in @:2 (1) leaves no step to time: max_steps is 1, and 1 are",
+        ),
+        (
             "training_type: ppo\nreward_functions: [a:b]\nppo:\n  reward_model: org/rm\n",
             "ppo.reward_model in @:4 and reward_functions exclude each other",
         ),
@@ -224,3 +228,10 @@ def test_a_key_of_ppo_is_not_proposed_to_another_trainer(tmp_path: Path) -> None
         load_config(file)
     assert "did you mean" not in str(caught.value)
     assert "'ppo.ppo_epochs' is only for training_type ppo" in str(caught.value)
+
+
+@pytest.mark.parametrize("setting", ["nproc=2", "trainer_args={steps_per_generation: 2}"])
+def test_groups_may_lie_on_several_ranks_or_steps(tmp_path: Path, setting: str) -> None:
+    file = tmp_path / "grpo.yaml"
+    file.write_text("training_type: grpo\nbatch_size: 2\nnum_generations: 4\n")
+    assert load_config(file, [setting]).config.num_generations == 4

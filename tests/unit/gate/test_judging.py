@@ -77,6 +77,17 @@ def test_a_healthy_run_against_three_stored_ones_is_judged(tmp_path: Path) -> No
     assert found.comparison.tier == "default"
 
 
+def test_a_gate_of_looks_alone_asks_for_no_more_steps(tmp_path: Path) -> None:
+    losses = record(100).stability.loss_values[:12]
+    short = altered(record(100), "stability", "loss_values", to=losses)
+    short = altered(short, "stability", "final_loss", to=losses[-1])
+    look = altered(short, "config", "exact", to=True)
+    found = answer(tmp_path, given(tmp_path, look), base=base_config(tmp_path, exact=True))
+    assert found.comparison.verdict != "error", found.comparison.first_line
+    whole = answer(tmp_path / "whole", given(tmp_path / "whole", short))
+    assert "is marked completed after only 12 steps" in whole.comparison.first_line
+
+
 def test_an_invariant_is_red_where_a_pull_request_breaks_it_and_not_where_the_branch_did(
     tmp_path: Path,
 ) -> None:

@@ -102,3 +102,9 @@ def test_a_verb_knows_every_option_of_its_cell(verb: Verb) -> None:
     ]
     assert "--set" in options
     assert set(options) <= known
+
+
+def test_a_command_brings_its_own_ranks_to_a_check() -> None:
+    command = ("torchrun", "--nproc-per-node", "2", "a.py")
+    cell = Cell("a", "check", None, (), command=command, ranks=2)
+    assert not any("nproc=" in word for word in command_of(cell, Path("python"), Path("try")))

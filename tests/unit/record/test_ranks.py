@@ -158,3 +158,10 @@ def test_the_exact_lane_takes_losses_and_work_from_the_first_rank() -> None:
     assert merged["trajectory"]["losses"] == [1.0, 3.0]
     assert merged["work"] == {"collectives": 4}
     assert merged["ranks"]["final_parameters_sha256"] == {"0": "end", "1": "end"}
+
+
+def test_steps_that_began_anew_count_once_also_when_all_are_read_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "steps.jsonl"
+    steps = [1, 2, 3, 1, 2]
+    file.write_text("".join(f'{{"launch": 0, "step": {step}, "wall_s": 1}}\n' for step in steps))
+    assert [row["step"] for row in RankSteps(file).read()[0]] == [1, 2]

@@ -157,6 +157,18 @@ def test_the_verb_refuses_in_one_line(stored: Path, tmp_path: Path) -> None:
         assert words in str(done.exception)
 
 
+def test_a_report_refuses_options_that_it_would_ignore(stored: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for arguments, words in (
+        ([str(run), "--remote", "origin"], "is a run, and --remote names a history"),
+        (["--remote", "origin", "--baseline", str(run)], "--baseline needs a run to compare"),
+    ):
+        done = CliRunner().invoke(app, ["report", *arguments])
+        assert isinstance(done.exception, UsageError)
+        assert words in str(done.exception)
+
+
 def test_an_empty_history_says_so(tmp_path: Path) -> None:
     (tmp_path / "v2").mkdir()
     assert history_text(trends_in(tmp_path), "text", shown="here") == "here holds no runs\n"

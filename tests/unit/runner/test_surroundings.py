@@ -8,11 +8,12 @@ import pytest
 
 from canary.bisect.states import own_caches
 from canary.config.load import load_config
+from canary.config.spans import steps_of
 from canary.errors import UsageError
 from canary.protocol.job import Listener
 from canary.record.folder import RunFolder
 from canary.runner.child_environment import child_environment, needs_hub, require_training_stack
-from canary.runner.run import _job, steps_of
+from canary.runner.run import _job
 from canary.runner.session import Session
 from canary.runner.warm import _key
 

@@ -70,6 +70,27 @@ def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
     assert len(following.rows[0]) == 2
 
 
+def test_a_launch_that_begins_its_steps_anew_is_followed(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    add_rows(folder, rows_between(1, 5))
+    assert looked(following).pace.done == 5
+    add_rows(folder, rows_between(1, 2))
+    assert looked(following).pace.done == 2
+    add_rows(folder, rows_between(3, 7))
+    assert looked(following).pace.done == 7
+
+
+def test_a_rank_that_writes_first_does_not_lead(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    add_rows(folder, rows_between(1, 2), rank=1)
+    looked(following)
+    add_rows(folder, rows_between(1, 5))
+    add_rows(folder, rows_between(3, 5), rank=1)
+    assert looked(following).pace.done == 5
+
+
 def test_the_steps_of_several_ranks_are_one_run(tmp_path: Path) -> None:
     folder = running(tmp_path)
     following = Following(folder.path)

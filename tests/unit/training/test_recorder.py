@@ -284,3 +284,23 @@ def test_a_look_that_failed_is_told_beside_what_the_loop_did_not_show() -> None:
     )
     unmeasured = collector._result().unmeasured
     assert unmeasured == {"exact": "the look failed", "a": "of the loop", "b": "of the steps"}
+
+
+def test_gradients_of_a_closure_are_those_of_its_first_call(tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+    made = Recording(tmp_path, 3)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 4)).square().mean()
+        loss.backward()
+        return loss
+
+    with made.of(model=model, optimizer=optimizer) as recorder:
+        for _ in range(3):
+            with recorder.step() as step:
+                step.loss(optimizer.step(closure))
+    exact = made.record().exact
+    assert exact["first_gradient"]["total"] > 0
+    assert not exact["first_gradient"].get("tensors_without_gradient")

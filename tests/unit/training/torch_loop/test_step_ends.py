@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.optim import SGD, Optimizer
 
+from canary.training.recorder.collector import around_closure
 from canary.training.torch_loop.recording import loss_tensors
 from canary.training.torch_loop.step_optimizers import StepOptimizers
-from canary.training.torch_loop.watch import around_closure
 
 
 def optimizer(*values: torch.Tensor) -> Optimizer:
