@@ -13,16 +13,16 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 66_070,
-    "lines of tests": 63_050,
+    "lines of canary": 66_090,
+    "lines of tests": 63_090,
     "lines of bench": 20_190,
     "lines of tools": 1_500,
     "lines of canary/anomaly": 40,
     "lines of canary/baseline": 1_780,
     "lines of canary/bisect": 2_450,
-    "lines of canary/campaign": 2_210,
+    "lines of canary/campaign": 2_220,
     "lines of canary/cli": 1_740,
-    "lines of canary/compare": 12_360,
+    "lines of canary/compare": 12_370,
     "lines of canary/config": 2_450,
     "lines of canary/gate": 2_870,
     "lines of canary/github": 1_800,

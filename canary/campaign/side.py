@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from canary.baseline.comparability import why_unusable
@@ -175,9 +175,14 @@ def at_once(sides: Mapping[str, Side], settings: Sequence[str]) -> Iterator[RunS
 
     Each further call for a side starts a new run. Runs that are still active at the end are
     stopped. Commands that share a folder take turns, because they would write into each other's
-    files. Canaries that share a GPU take turns too, by its lock.
+    files. Canaries that share a GPU take turns too, by its lock. Threads of torch that wait sleep,
+    or both runs would spin on each other's cores: looks took 5 times as long.
     """
     running: dict[str, subprocess.Popen[str]] = {}
+    sides = {
+        role: replace(side, environment={"OMP_WAIT_POLICY": "PASSIVE", **side.environment})
+        for role, side in sides.items()
+    }
 
     def launch(role: Role) -> RunRecord:
         child = running.pop(role, None)

@@ -202,7 +202,8 @@ def finding(difference: Difference, count: Difference | None = None) -> str:
     numbers = numbers and difference.stage not in ("data", "batches", "model", "rollout")
     change = f"{show(was)} -> {show(now)}" if numbers else ""
     if count is not None:
-        name = count.signal.removeprefix("tokenizer.").replace("_", " ")
+        name = count.signal.removeprefix("tokenizer.")
+        name = name if "." in name else name.replace("_", " ")
         change = f"{name} {count.baseline:,} -> {count.current:,}"
     on = " on" if step and change else ""
     return f"{words}{start}{on}{f': {change}' if change else ''}"
@@ -284,7 +285,10 @@ def _learning_unchanged(found: Comparison) -> str:
     rounded = next((check.message for check in judged.values() if check.delta), "")
     lacks = "".join(f"; {NAMED_STAGES[stage]} were not recorded" for stage in missing)
     keys = _changed_keys(found)
-    return f"Learns the same: {rounded or equal}{lacks}.{f' Changed: {keys}.' if keys else ''}"
+    steps = found.places.steps  # of looks alone
+    first = f" in the first {counted(steps, 'step') if steps > 1 else 'step'}" if steps else ""
+    changed = f" Changed: {keys}." if keys else ""
+    return f"Learns the same{first}: {rounded or equal}{lacks}.{changed}"
 
 
 NOT_EXACT = "exact signals were not recorded, because a run was imported"

@@ -86,7 +86,7 @@ def not_run(found: Comparison) -> str:
     if found.places.by_line:
         return f"{every} changed, and did not run in {look}: raise look_steps to compare {them}"
     only_late = "they run" if others else "it runs"
-    late = f"raise look_steps if {only_late} only later"
+    late = f"raise look_steps if {only_late} only later, not at the start"
     return f"{every} changed, and {look} did not call {them}: {late}"
 
 

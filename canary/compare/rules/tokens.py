@@ -49,10 +49,10 @@ def labels_contain_eos(record: RunRecord) -> Answer:
     guessed = not record.exact.get("data", {}).get("tokenizer")
     if "eos_labels" not in micro[0] or (special(record, "eos") is None and not guessed):
         return not_asked("no EOS token is known")
-    limit = whole_number(record, "max_length")
-    if limit and min(map(width, micro)) >= limit:
-        return not_asked("every batch is cut at max_length")
     count = sum(m.get("eos_labels", 0) for m in micro)
+    limit = whole_number(record, "max_length")
+    if not count and limit and min(map(width, micro)) >= limit:
+        return not_asked("every batch is cut at max_length")
     if not count and (stops := sum(m.get("stop_labels", 0) for m in micro)):
         return holds(f"{stops} labels are tokens at which generation stops", value=stops)
     labels = sum(m.get("label_tokens", 0) for m in micro)

@@ -144,8 +144,10 @@ def stays_in_training_mode(record: RunRecord) -> Answer:
     noisy = seen.get("noisy_modules", 0)
     if not modes[0]:
         words = "the model trains in evaluation mode from the start"
-        lost = "" if any(modes) or not noisy else f"{words}: dropout or batch norm is off"
-        return replace(not_asked(words), lost=lost)
+        if any(modes) or not noisy:
+            return not_asked(words)
+        words += ": dropout or batch norm is off"
+        return replace(answer(words, broken=True, doubt="is that on purpose?"), lost=words)
     if not noisy:
         return only_for("models with dropout or batch norm")
     if all(modes):

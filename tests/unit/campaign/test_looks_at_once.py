@@ -84,3 +84,24 @@ def test_a_look_that_nobody_waited_for_is_stopped(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert len(children) == 2
     assert all(child.poll() is not None for child in children)
+
+
+def test_threads_that_wait_sleep_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    """Threads of two looks that spin on the same cores made both 5 times as long."""
+
+    class Noted(Recorded):
+        def start(self, settings: Sequence[str], *shown: object) -> subprocess.Popen[str]:
+            self.events.append(self.environment["OMP_WAIT_POLICY"])
+            return super().start(settings)
+
+    sides, events, _ = two(tmp_path, BUILT_IN, one_folder=True)
+    places = [(side.config, side.folder, side.python) for side in sides.values()]
+    given: list[dict[str, str]] = [{}, {"OMP_WAIT_POLICY": "ACTIVE"}]
+    noted: dict[str, Side] = {
+        role: Noted(role, role, *place, own, tmp_path / "out", events=events)
+        for role, place, own in zip(sides, places, given, strict=True)
+    }
+    with at_once(noted, []) as launch:
+        launch("base")
+        launch("head")
+    assert [event for event in events if event.isupper()] == ["PASSIVE", "ACTIVE"]

@@ -227,5 +227,5 @@ def test_where_lines_are_not_noted_no_step_called_a_function() -> None:
     line = render(shown, "text").splitlines()[1]
     assert line == (
         "  lib/train.py:1 changed, and the 12 compared steps did not call it: raise look_steps if "
-        "it runs only later"
+        "it runs only later, not at the start"
     )

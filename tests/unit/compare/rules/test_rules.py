@@ -17,7 +17,7 @@ from canary.compare.rules.rule import Answer
 from canary.compare.stats import compare_to_baseline
 from canary.record.exact import TORCH_LOOP
 from canary.record.types import Distribution, RunRecord
-from tests.unit.comparing import altered, example, record, step_time
+from tests.unit.comparing import altered, example, plain, record, step_time
 
 Change = tuple[tuple[str | int, ...], Any]
 EXACT = "exact"
@@ -232,6 +232,10 @@ def test_rewards_without_spread_are_broken() -> None:
     assert check.status == "fail"
 
 
+NO_EOS = exact(
+    "batches",
+    [[one | {"eos_labels": 0} for one in step] for step in plain(example())["batches"]],
+)
 REASONS: list[tuple[str, str, list[Change], str]] = [
     ("dpo_first_loss", "dpo", [args(loss_type="ipo")], "for the sigmoid loss"),
     ("dpo_first_loss", "dpo", [args(label_smoothing=0.1)], "without label smoothing"),
@@ -250,7 +254,12 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
     ("advantages_scaled", "grpo", [of_type("rloo")], "RLOO does not scale"),
     ("advantages_scaled", "grpo", [], "prompts were not recorded"),
     ("reward_varies", "grpo", [at("rl", {}), exact("trajectory.rl", {})], "no rewards were"),
-    ("labels_contain_eos", "sft", [config("max_length", 16)], "every batch is cut at max_length"),
+    (
+        "labels_contain_eos",
+        "sft",
+        [config("max_length", 16), NO_EOS],
+        "every batch is cut at max_length",
+    ),
     ("labels_contain_eos", "dpo", [of_type("reward")], "labels of tokens"),
     (
         "at_most_one_bos",
