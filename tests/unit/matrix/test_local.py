@@ -71,7 +71,11 @@ def test_a_killed_try_is_lost_with_its_reason(tmp_path: Path) -> None:
 def test_devices_are_shared_by_two_matrices(tmp_path: Path) -> None:
     """A device is free at the moment when the process that holds it ends."""
     first, second = launcher(tmp_path), launcher(tmp_path)
-    assert first.start(tried(tmp_path, "sleep", "60", cell="long"))
+    mark = str(60 + os.getpid() / 1e7)
+    assert first.start(tried(tmp_path, "sleep", mark, cell="long"))
+    while not _running(mark):
+        time.sleep(0.01)
+    time.sleep(0.5)  # `timeout` knows its child.
     assert not second.start(tried(tmp_path, "true", cell="short"))
     first.cancel()
     assert second.start(tried(tmp_path, "true", cell="short"))
