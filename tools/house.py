@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
     "lines of canary": 66_090,
-    "lines of tests": 63_090,
+    "lines of tests": 63_100,
     "lines of bench": 20_190,
     "lines of tools": 1_500,
     "lines of canary/anomaly": 40,
@@ -35,7 +35,7 @@ LIMITS = {
     "lines of canary/pytest_plugin": 710,
     "lines of canary/record": 4_020,
     "lines of canary/report": 3_970,
-    "lines of canary/runner": 2_110,
+    "lines of canary/runner": 2_120,
     "lines of canary/serve": 750,
     "lines of canary/training": 17_020,
     "lines of canary/trends": 1_000,

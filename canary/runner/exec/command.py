@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -181,7 +182,10 @@ class CommandRunner(LocalRunner):
             )
         broken = next(marks.glob("broken.*"), None)
         if broken is not None:
-            return f"the canary cannot watch this command: {broken.read_text()}", "please report it"
+            why = broken.read_text()
+            lacks = re.search("No module named '([^'.]+)", why)
+            hint = f"install {lacks[1]} beside its torch" if lacks else "please report it"
+            return f"the canary cannot watch this command: {why}", hint
         if not any(marks.glob("optimizer.*")) and (backwards := _backwards(marks)):
             return f"no optimizer step was seen: {backwards}: {shown}", BY_HAND
         for mark, found in SEEN_SO_FAR.items():

@@ -17,6 +17,7 @@ EVEN = 0.02
 PLACES = {1: "the next token", 0: "its own token", 2: "the token after the next"}
 """What a label is, by the distance of its place."""
 COPIES = "is the model to repeat its input? If not, shift the labels once, in the data or the loss"
+AHEAD = "is another token than the next predicted on purpose?"
 LEAST_LABELS = 8
 LEAST_COLUMNS = 2
 """Of a row that must be trained: a single one may stand for the end of the text."""
@@ -106,8 +107,8 @@ def next_token(look: Look) -> Asked:
         if of >= LEAST_LABELS and alike >= SURE * of:
             words = f"{alike} of {of} labels are {what}"
             if shift != 1 and not getattr(look.model, "can_generate", bool)():
-                if shift == 0 and look.is_causal:
-                    return note(words, "update 1", COPIES)
+                if look.is_causal:
+                    return note(words, "update 1", AHEAD if shift else COPIES)
                 raise CannotAsk(f"{words}, and the model has no `generate` of transformers")
             return holds(words) if shift == 1 else broken(words)
     raise CannotAsk("the labels match no nearby token")

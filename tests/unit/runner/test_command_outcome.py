@@ -70,3 +70,8 @@ def test_a_loop_that_steps_by_hand_is_told_to_use_a_recorder(
     assert said in str(found.reason)
     assert "canary.Recorder" in str(found.hint)
     assert ("changes its parameters itself" in str(found.hint)) == ("backward ran" in said)
+
+
+def test_what_the_canary_lacks_beside_a_torch_of_another_environment_is_named(job: Job) -> None:
+    (marks_of(job) / "broken.1").write_text("ModuleNotFoundError: No module named 'numpy'")
+    assert outcome(job, 0).hint == "install numpy beside its torch"

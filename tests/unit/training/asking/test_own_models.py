@@ -99,9 +99,10 @@ NOT_BY_GENERATE = "the model has no `generate`"
         (llama, 2, "broken", "labels are the token after the next"),
         (llama, 3, "not asked", "match no nearby token"),
         (Own, 0, "note", "labels are its own token"),
-        # An autoencoder and an extra head: nothing reads what they say as the next token.
+        # An autoencoder: nothing reads what it says as the next token.
         (functools.partial(Own, both=True), 0, "not asked", NOT_BY_GENERATE),
-        (Own, 2, "not asked", NOT_BY_GENERATE),
+        # An extra head, or labels that are shifted twice.
+        (Own, 2, "note", "labels are the token after the next"),
     ],
 )
 def test_the_place_of_the_labels_is_found(
