@@ -181,7 +181,7 @@ def _sides(
         if here_now.commit != commits["head"]:
             refs["head"] = f"working tree on {commits['head'][:9]}"
             commits["head"] = here_now.commit
-        config = (here / _config_of(request, "head", here)).resolve()
+        config = (here / (request.head_config or request.config or "")).resolve()
         if left := [one for one in here_now.left_out if repository / one != config]:
             first = ", ".join(left[:LEFT_OUT])
             say(
