@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 LIMITS = {
-    "lines of canary": 66_090,
-    "lines of tests": 63_100,
+    "lines of canary": 66_100,
+    "lines of tests": 63_110,
     "lines of bench": 20_190,
     "lines of tools": 1_500,
     "lines of canary/anomaly": 40,
@@ -23,7 +23,7 @@ LIMITS = {
     "lines of canary/campaign": 2_220,
     "lines of canary/cli": 1_740,
     "lines of canary/compare": 12_370,
-    "lines of canary/config": 2_450,
+    "lines of canary/config": 2_460,
     "lines of canary/gate": 2_870,
     "lines of canary/github": 1_800,
     "lines of canary/imports": 2_210,
@@ -36,7 +36,7 @@ LIMITS = {
     "lines of canary/record": 4_020,
     "lines of canary/report": 3_970,
     "lines of canary/runner": 2_120,
-    "lines of canary/serve": 750,
+    "lines of canary/serve": 760,
     "lines of canary/training": 17_020,
     "lines of canary/trends": 1_000,
     "files too long": 0,

@@ -87,7 +87,10 @@ def write_sample(path: Path, training_type: str, *, force: bool = False) -> None
         MachineError: the file cannot be written.
     """
     folder = re.sub(r"[^A-Za-z0-9._-]+", "-", path.absolute().parent.name).strip("._-")
-    text = sample_yaml(training_type).replace(UNNAMED, folder[:LONGEST_NAME] or UNNAMED)
+    name = (
+        f'"{folder[:LONGEST_NAME] or UNNAMED}"'  # YAML reads `2024` and `true` as other than text.
+    )
+    text = sample_yaml(training_type).replace(UNNAMED, name)
     if path.exists() and not force:
         raise ConfigError(f"{path} exists", "choose another name, or use --force", file=path)
     with writing(path, "choose another place"):

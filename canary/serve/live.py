@@ -58,6 +58,8 @@ class Following:
         self._steps, self._bytes = RankSteps(self._files.steps), 0
         self.rows: dict[int, list[Row]] = {}
         """By rank."""
+        self._last: dict[int, Row] = {}
+        """The newest of them as it was read, by rank."""
         self.alerts: dict[tuple[object, ...], RowAlert] = {}
         """By launch, step and type: several ranks may raise one alert."""
         self.pace = Pace()
@@ -91,13 +93,17 @@ class Following:
         if size == self._bytes:
             return
         by_rank = self._steps.read()
-        if any(by_rank[rank][: len(known)] != known for rank, known in self.rows.items()):
-            self._begin()  # A launch began its steps anew.
-            by_rank = self._steps.read()
+        for rank, last in self._last.items():
+            rest = by_rank[rank][len(self.rows[rank]) - 1 :]
+            if not rest or rest[0] is not last:  # A launch began its steps anew.
+                self._begin()
+                by_rank = self._steps.read()
+                break
         for rank, rows in by_rank.items():
             known = self.rows.setdefault(rank, [])
             new = checked_rows(rows[len(known) :])
             known += new
+            self._last[rank] = rows[-1]
             for row in new:
                 self._add(row, leads=rank == 0)
         self._bytes = size

@@ -205,6 +205,13 @@ def test_a_sample_for_a_command_says_where_the_command_goes(tmp_path: Path) -> N
     assert "# your command" in file.read_text()
 
 
+@pytest.mark.parametrize("folder", ["2024", "true", "null", "1e5", "0x1f", "1.0"])
+def test_the_name_of_a_folder_stays_text_in_yaml(tmp_path: Path, folder: str) -> None:
+    file = tmp_path / folder / "canary.yaml"
+    write_sample(file, "exec")
+    assert load_config(file).config.name == folder
+
+
 def test_a_program_is_no_config(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch\n")
     assert "(a program runs with: canary exec -- python " in refused(tmp_path / "train.py")

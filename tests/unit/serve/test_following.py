@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -79,6 +80,16 @@ def test_a_launch_that_begins_its_steps_anew_is_followed(tmp_path: Path) -> None
     assert looked(following).pace.done == 2
     add_rows(folder, rows_between(3, 7))
     assert looked(following).pace.done == 7
+
+
+def test_a_row_with_nan_is_no_new_start(tmp_path: Path) -> None:
+    folder = running(tmp_path)
+    following = Following(folder.path)
+    add_rows(folder, [{**row, "loss": math.nan} for row in rows_between(1, 3)])
+    first = looked(following).pace
+    add_rows(folder, rows_between(4, 5))
+    assert looked(following).pace is first, "it was not read anew"
+    assert first.done == 5
 
 
 def test_a_rank_that_writes_first_does_not_lead(tmp_path: Path) -> None:
